@@ -1,0 +1,48 @@
+# Every target sets up what it needs in .venv; nothing has to be installed by hand but Python >= 3.11, make and Java >= 17.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: setup demo test check lint types imports unit cluster bench format clean
+
+demo: $(READY)            ## a real ZooKeeper and a real broker on this machine: what they do, in a few seconds
+	$(BIN)/python -m ottla.local.demo
+
+test: check               ## everything that must hold: lint, types, import rules, all tests
+	$(BIN)/python -m pytest
+
+setup: $(READY)           ## the virtual environment, with everything the project needs
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[embedded,arrow,dev]'
+	touch $(READY)
+
+check: lint types imports ## what needs no processes
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+imports: $(READY)
+	$(BIN)/lint-imports --no-logo
+
+unit: $(READY)            ## the quick tests only
+	$(BIN)/python -m pytest tests/unit tests/component
+
+cluster: $(READY)         ## the tests on live processes only
+	$(BIN)/python -m pytest tests/cluster
+
+bench: $(READY)           ## measure, beside the bare limit of this machine; writes bench-results/*.json
+	$(BIN)/python -m ottla.bench
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info src/*.egg-info bench-results .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,16 @@
+"""Ottla: the little Kafka.
+
+General layout, from the bottom up (imports only ever go down):
+
+- ``ottla.wire``    bytes: frames, requests, record batches, the error table. Pure.
+- ``ottla.net``     sockets: the server side and the client side of a connection.
+- ``ottla.zk``      ZooKeeper: znodes, the session, membership, election, and a real ensemble for local use.
+- ``ottla.broker``  the broker process: storage, replication, controller, api, admin.
+- ``ottla.client``  Producer, Consumer, Admin, and their asyncio twins.
+- ``ottla.local``   a whole cluster on this machine.
+- ``ottla.cli``     the ``ottla`` command.
+
+Each folder stands at the top of the repository; ``src/ottla`` only links to them.
+"""
+
+__version__ = "0.1.0"
