@@ -1,0 +1,194 @@
+"""The record batch as everyone but its reader sees it: a 61-byte header and an opaque payload.
+
+Kafka's v2 header, for every batch::
+
+    base_offset i64 | length i32 | leader_epoch i32 | magic i8 | crc u32 | attributes i16 | last_offset_delta i32 |
+    first_timestamp i64 | max_timestamp i64 | producer_id i64 | producer_epoch i16 | base_sequence i32 | count i32
+
+``length`` counts from leader_epoch on. The CRC-32C covers everything from ``attributes`` on, so a broker stamps base
+offset and leader epoch without touching it. ``magic`` tells the payload: 2 is Kafka's own records, MAGIC_COLUMNS ours
+(ottla.wire.records reads and writes both). The broker never looks past this header.
+"""
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from ottla.wire.errors import CorruptMessage, InvalidRecord, UnsupportedCompressionType, UnsupportedForMessageFormat
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE = HEADER.size
+assert HEADER_SIZE == 61
+
+LENGTH_OVERHEAD = 12
+"""base_offset and length themselves, which ``length`` does not count."""
+
+CRC_START = 21
+"""Where the bytes that the CRC covers begin: at ``attributes``."""
+
+MAGIC_KAFKA = 2
+MAGIC_COLUMNS = 0x4F  # 'O'; Kafka's own magics are 0, 1 and 2
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+KNOWN_ATTRIBUTES = CODEC_MASK | LOG_APPEND_TIME
+
+COUNT_MAX = 10_000_000
+"""More records than any frame can hold; a larger count is a lie."""
+
+NO_PRODUCER = -1
+
+_OFFSET_AND_LENGTH = struct.Struct(">qi")
+_EPOCH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_APPEND_TIME = struct.Struct(">hiqq")
+
+
+class Codec(IntEnum):
+    """How a payload is compressed; the low three bits of the attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class TimestampType(IntEnum):
+    """What a batch's timestamps mean."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes, in their order on the wire."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    first_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int  # type: ignore[assignment]  # shadows tuple.count, which nobody asks a header for
+
+    @property
+    def size(self) -> int:
+        """All bytes of the batch, header included."""
+        return self.length + LENGTH_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> Codec:
+        return Codec(self.attributes & CODEC_MASK)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME else TimestampType.CREATE_TIME
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at ``position``, whose batch must lie wholly inside ``buffer``; the payload is not looked at."""
+    left = len(buffer) - position
+    if left < HEADER_SIZE:
+        raise CorruptMessage(f"a record batch needs {HEADER_SIZE} bytes of header, there are {left}")
+    header = BatchHeader._make(HEADER.unpack_from(buffer, position))
+    if not HEADER_SIZE <= header.length + LENGTH_OVERHEAD <= left:
+        raise CorruptMessage(f"a record batch says it has {header.size} bytes where {left} are left")
+    return header
+
+
+def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """Everything that can be checked without decoding records: shape, magic, codec and CRC."""
+    header = read_header(buffer, position)
+    if header.magic not in (MAGIC_KAFKA, MAGIC_COLUMNS):
+        raise UnsupportedForMessageFormat(
+            f"record batch of magic {header.magic}; known are {MAGIC_KAFKA} and {MAGIC_COLUMNS}"
+        )
+    stored = header.crc
+    actual = crc32c(memoryview(buffer)[position + CRC_START : position + header.size])
+    if actual != stored:
+        raise CorruptMessage(f"record batch with CRC {stored:#010x} whose bytes have {actual:#010x}")
+    if header.attributes & CODEC_MASK > Codec.ZSTD:
+        raise UnsupportedCompressionType(f"record batch of compression codec {header.attributes & CODEC_MASK}")
+    if not 0 < header.count <= COUNT_MAX or header.last_offset_delta < header.count - 1:
+        raise CorruptMessage(
+            f"record batch of {header.count} records whose last offset delta is {header.last_offset_delta}"
+        )
+    return header
+
+
+def check_produced(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """What a *producer* may send: as check_batch, offsets from zero without gaps, no attributes that are not its to set."""
+    header = check_batch(buffer, position)
+    if header.base_offset != 0 or header.last_offset_delta != header.count - 1:
+        raise InvalidRecord(
+            f"a produced batch numbers its records from 0: base offset {header.base_offset}, "
+            f"{header.count} records, last offset delta {header.last_offset_delta}"
+        )
+    if header.attributes & ~KNOWN_ATTRIBUTES:
+        raise InvalidRecord(f"a produced batch must not set attributes {header.attributes & ~KNOWN_ATTRIBUTES:#06x}")
+    if header.first_timestamp < -1 or header.max_timestamp < header.first_timestamp:
+        raise InvalidRecord(f"a batch from {header.first_timestamp} ms to {header.max_timestamp} ms")
+    return header
+
+
+def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
+    """Write what the leader decides into a batch; neither field is under the CRC."""
+    struct.pack_into(">q", buffer, position, base_offset)
+    _EPOCH.pack_into(buffer, position + LENGTH_OVERHEAD, leader_epoch)
+
+
+def stamp_append_time(buffer: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int) -> BatchHeader:
+    """Mark a batch as timed by the broker: every record then has ``max_timestamp``. Computes the CRC anew."""
+    attributes = header.attributes | LOG_APPEND_TIME
+    _APPEND_TIME.pack_into(
+        buffer, position + CRC_START, attributes, header.last_offset_delta, header.first_timestamp, now_ms
+    )
+    crc = crc32c(memoryview(buffer)[position + CRC_START : position + header.size])
+    _CRC.pack_into(buffer, position + CRC_START - _CRC.size, crc)
+    return header._replace(attributes=attributes, max_timestamp=now_ms, crc=crc)
+
+
+def build_batch(
+    payload: Buffer | list[Buffer],
+    *,
+    magic: int,
+    attributes: int,
+    count: int,
+    first_timestamp: int,
+    max_timestamp: int,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytearray:
+    """A whole batch as a producer sends it: base offset 0, leader epoch -1."""
+    pieces = payload if isinstance(payload, list) else [payload]
+    batch = bytearray(HEADER_SIZE)
+    for piece in pieces:
+        batch += piece
+    HEADER.pack_into(
+        batch, 0, 0, len(batch) - LENGTH_OVERHEAD, -1, magic, 0, attributes, count - 1,
+        first_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count,
+    )  # fmt: skip
+    _CRC.pack_into(batch, CRC_START - _CRC.size, crc32c(memoryview(batch)[CRC_START:]))
+    return batch

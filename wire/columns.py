@@ -1,0 +1,236 @@
+"""The columnar payload: the records of a batch as six columns instead of one record after the other.
+
+A public format, the payload of batches of magic MAGIC_COLUMNS. Uncompressed it is one msgpack array of six elements,
+each of them nil or one bin::
+
+    [timestamps, key_lengths, keys, value_lengths, values, headers]
+
+``timestamps``     one little-endian integer a record, i32 or i64 (the width is the bin's size divided by the count of
+                   the batch header): the record's timestamp minus the header's first_timestamp, in ms. nil: all equal
+                   first_timestamp. Writers use i32 where all fit. In a batch of LogAppendTime the header's
+                   max_timestamp stands for all, whatever is written here.
+``key_lengths``    one little-endian i32 a record, the length of its key, -1 for null. nil: all keys are null.
+``keys``           the keys, one after the other; null keys and empty keys take no bytes. nil iff key_lengths is nil.
+``value_lengths``  as key_lengths, for values. nil: all values are null (tombstones).
+``values``         as keys, for values. nil iff value_lengths is nil.
+``headers``        nil: no record has headers. Else a bin that is msgpack itself: an array with one element a record,
+                   each an array of [name, value] pairs in their order; name is a str, value a bin or nil.
+
+The record at place i has the offset base_offset + i: a columnar batch has no gaps. Compression, if any, is applied to
+the whole msgpack array and told by the codec in the header's attributes.
+"""
+
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple
+
+import msgspec
+
+from ottla.wire.batch import Buffer
+from ottla.wire.errors import CorruptMessage, InvalidRecord, MessageTooLarge
+
+Headers = tuple[tuple[str, bytes | None], ...]
+"""The headers of one record, in their order; a name may stand more than once."""
+
+HEADERS_MAX = 16 * 1024 * 1024
+"""All headers of one batch, encoded. A header of three bytes becomes Python objects of a hundred; this bounds them."""
+
+LENGTH_SIZE = 4
+NULL_LENGTH = -1
+_NULL = struct.pack("<i", NULL_LENGTH)
+_STRUCT_ITEMS = 64
+_ARRAY_OF_SIX, _NIL = b"\x96", b"\xc0"
+
+_Column = memoryview | None
+_decoder = msgspec.msgpack.Decoder(tuple[_Column, _Column, _Column, _Column, _Column, _Column])
+_headers_decoder = msgspec.msgpack.Decoder(list[Headers])
+_encoder = msgspec.msgpack.Encoder()
+
+assert array("i").itemsize == LENGTH_SIZE
+assert array("q").itemsize == 8
+
+
+class Columns(NamedTuple):
+    """The six columns as they stand in the payload, views without a copy; lengths and sizes have been checked."""
+
+    timestamps: memoryview | None
+    key_lengths: memoryview | None
+    keys: memoryview | None
+    value_lengths: memoryview | None
+    values: memoryview | None
+    headers: memoryview | None
+
+
+def encode_columns(columns: Sequence[bytes | None]) -> list[Buffer]:
+    """The payload of these six columns, in pieces: msgpack written here, so that large columns are not copied for it."""
+    pieces: list[Buffer] = [_ARRAY_OF_SIX]
+    for column in columns:
+        if column is None:
+            pieces.append(_NIL)
+        else:
+            pieces += (_bin_header(len(column)), column)
+    return pieces
+
+
+def _bin_header(size: int) -> bytes:
+    if size < 1 << 8:
+        return b"\xc4" + size.to_bytes(1, "big")
+    return b"\xc5" + size.to_bytes(2, "big") if size < 1 << 16 else b"\xc6" + size.to_bytes(4, "big")
+
+
+def decode_columns(payload: Buffer, count: int) -> Columns:
+    """The columns of a payload of ``count`` records; CorruptMessage if they contradict it or one another."""
+    try:
+        columns = Columns._make(_decoder.decode(payload))
+    except ValueError as error:
+        raise CorruptMessage(f"columnar payload of {len(payload)} bytes: {error}") from error
+    if columns.timestamps is not None and len(columns.timestamps) not in (4 * count, 8 * count):
+        raise CorruptMessage(f"timestamp column of {len(columns.timestamps)} bytes in a batch of {count} records")
+    _check_lengths("key", columns.key_lengths, columns.keys, count)
+    _check_lengths("value", columns.value_lengths, columns.values, count)
+    return columns
+
+
+def _check_lengths(name: str, lengths: memoryview | None, data: memoryview | None, count: int) -> None:
+    if lengths is None and data is None:
+        return
+    if lengths is None or data is None:
+        raise CorruptMessage(f"{name} column with lengths or with data, but not with both")
+    if len(lengths) != LENGTH_SIZE * count:
+        raise CorruptMessage(f"{name} length column of {len(lengths)} bytes in a batch of {count} records")
+    equal = equal_length(lengths, count)
+    if equal is not None:
+        shortest, total = equal, max(equal, 0) * count
+    else:
+        numbers = integers("i", lengths)
+        shortest = min(numbers)
+        total = sum(numbers) + (numbers.count(NULL_LENGTH) if shortest < 0 else 0)
+    if shortest < NULL_LENGTH:
+        raise CorruptMessage(f"{name} of {shortest} bytes")
+    if total != len(data):
+        raise CorruptMessage(f"{name} column of {len(data)} bytes whose lengths add up to {total}")
+
+
+def equal_length(lengths: memoryview, count: int) -> int | None:
+    """The length of every item of a column, if they are all the same; one comparison of memory."""
+    first = bytes(lengths[:LENGTH_SIZE])
+    return int.from_bytes(first, "little", signed=True) if lengths.tobytes() == first * count else None
+
+
+# --- keys and values ---------------------------------------------------------------------------------------------------
+
+
+def join_column(items: Sequence[bytes | None] | None) -> tuple[bytes | None, bytes | None]:
+    """The lengths and the data of a column; None for both if all items are null."""
+    if items is None:
+        return None, None
+    try:
+        lengths = list(map(len, items))  # type: ignore[arg-type]
+        present: Iterable[bytes | None] = items
+    except TypeError:  # the usual reason, an item that is None, is not looked for as long as there is none
+        lengths = [NULL_LENGTH if item is None else len(item) for item in items]
+        present = filter(None, items)
+        if lengths.count(NULL_LENGTH) == len(lengths):
+            return None, None
+    return little_endian("i", lengths), b"".join(present)  # type: ignore[arg-type]
+
+
+def split_column(lengths: memoryview | None, data: memoryview | None, count: int) -> list[bytes | None]:
+    """The items of a column that decode_columns gave."""
+    if lengths is None or data is None:
+        return [None] * count
+    equal = equal_length(lengths, count)
+    if equal is not None:
+        return _split_equal(data, equal, count)
+    numbers = integers("i", lengths)
+    joined = bytes(data)
+    position = 0
+    if _NULL in lengths.tobytes():  # never across two lengths: no other length ends in 0xff
+        return [None if n < 0 else joined[position : (position := position + n)] for n in numbers]
+    return [joined[position : (position := position + n)] for n in numbers]
+
+
+def _split_equal(data: memoryview, size: int, count: int) -> list[bytes | None]:
+    if size <= 0:
+        return [None if size < 0 else b""] * count
+    rest = count % _STRUCT_ITEMS
+    border = (count - rest) * size
+    items = list(chain.from_iterable(_struct_of(size).iter_unpack(data[:border])))
+    items += (bytes(data[start : start + size]) for start in range(border, len(data), size))
+    return items
+
+
+@lru_cache(maxsize=256)
+def _struct_of(size: int) -> struct.Struct:
+    """Cuts many items of one size in one step, several times faster than slices do."""
+    return struct.Struct(f"{size}s" * _STRUCT_ITEMS)
+
+
+# --- timestamps --------------------------------------------------------------------------------------------------------
+
+
+def join_deltas(deltas: list[int] | None) -> bytes | None:
+    """The timestamp column; None where all records have the first timestamp."""
+    if deltas is None:
+        return None
+    try:
+        return little_endian("i", deltas)
+    except OverflowError:
+        return little_endian("q", deltas)
+
+
+def split_deltas(column: memoryview, count: int) -> list[int]:
+    """Each record's timestamp minus the first, from a timestamp column that is there."""
+    return integers("i" if len(column) == 4 * count else "q", column)
+
+
+def little_endian(typecode: str, numbers: list[int]) -> bytes:
+    """Integers as a column; OverflowError if one does not fit."""
+    column = array(typecode, numbers)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column.tobytes()
+
+
+def integers(typecode: str, column: memoryview) -> list[int]:
+    """The integers of a column."""
+    numbers = array(typecode)
+    numbers.frombytes(column)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tolist()
+
+
+# --- headers -----------------------------------------------------------------------------------------------------------
+
+
+def join_headers(headers: Sequence[Sequence[tuple[str, bytes | None]]] | None) -> bytes | None:
+    """The header column; None where no record has any."""
+    if headers is None or not any(headers):
+        return None
+    try:
+        column = _encoder.encode(headers)
+    except UnicodeEncodeError as error:
+        raise InvalidRecord(f"a header's name cannot be encoded as UTF-8: {error}") from error
+    if len(column) > HEADERS_MAX:
+        raise MessageTooLarge(f"a batch with {len(column)} bytes of headers; at most {HEADERS_MAX} are allowed")
+    return column
+
+
+def split_headers(column: memoryview | None, count: int) -> list[Headers]:
+    """Each record's headers."""
+    if column is None:
+        return [()] * count
+    if len(column) > HEADERS_MAX:
+        raise MessageTooLarge(f"a batch with {len(column)} bytes of headers; at most {HEADERS_MAX} are allowed")
+    try:
+        headers = _headers_decoder.decode(column)
+    except ValueError as error:
+        raise CorruptMessage(f"header column of {len(column)} bytes: {error}") from error
+    if len(headers) != count:
+        raise CorruptMessage(f"headers of {len(headers)} records in a batch of {count}")
+    return headers

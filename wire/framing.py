@@ -1,0 +1,142 @@
+"""Cutting a byte stream into frames: ``u32 length`` and a body, again and again.
+
+Made for asyncio.BufferedProtocol: the socket writes straight into a buffer of ours, and a frame is a view of it. A
+stream that has no partial frame pending holds no memory at all, so ten thousand idle connections cost nothing.
+"""
+
+import struct
+
+from ottla.wire.errors import RemoteProtocolError
+
+LENGTH = struct.Struct(">I")
+
+FRAME_MAX = 100 * 1024 * 1024
+"""The longest frame anyone may send unless configured (Kafka's socket.request.max.bytes)."""
+
+CHUNK = 256 * 1024
+"""How much one read may bring. Fits a core's second-level cache, and four 64 KB batches."""
+
+GROWTH = 4
+"""A buffer grows to at most this many times what has really arrived: a lying length costs the liar, not us."""
+
+
+class BufferPool:
+    """Receive buffers shared by all streams of a process, and a limit on what they hold together."""
+
+    def __init__(self, limit: int = 512 * 1024 * 1024, keep: int = 16) -> None:
+        self._limit = limit
+        self._keep = keep
+        self._free: list[bytearray] = []
+        self.in_use = 0
+
+    def take(self, size: int = CHUNK) -> bytearray:
+        if self.in_use + size > self._limit:
+            raise RemoteProtocolError(
+                f"{self.in_use} bytes of half-received frames are pending; no room for {size} more"
+            )
+        self.in_use += size
+        return self._free.pop() if size == CHUNK and self._free else bytearray(size)
+
+    def give_back(self, buffer: bytearray) -> None:
+        self.in_use -= len(buffer)
+        if len(buffer) == CHUNK and len(self._free) < self._keep:
+            self._free.append(buffer)
+
+
+class FrameReader:
+    """One stream's frames. Call ``get_buffer`` before and ``received`` after each read, then ``next_frame`` until None.
+
+    Frames are *borrowed*: a view that is valid until ``next_frame`` is called again. With ``detach=True`` (a client, whose
+    caller keeps what it fetched) every frame has memory of its own, and a large one is received there without a copy.
+    """
+
+    def __init__(self, pool: BufferPool, frame_max: int = FRAME_MAX, *, detach: bool = False) -> None:
+        self._pool = pool
+        self.frame_max = frame_max
+        self._detach = detach
+        self._buffer: bytearray | None = None
+        self._view = memoryview(b"")
+        self._start = 0  # first byte not yet given out
+        self._end = 0  # first byte not yet received
+
+    @property
+    def partial(self) -> bool:
+        """Whether the beginning of a frame waits for its end."""
+        return self._end > self._start
+
+    def get_buffer(self) -> memoryview:
+        if self._buffer is None:
+            self._buffer = self._pool.take()
+            self._view = memoryview(self._buffer)
+        return self._view[self._end :]
+
+    def received(self, count: int) -> None:
+        self._end += count
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame's body, or None when more bytes must come first."""
+        have = self._end - self._start
+        if have < LENGTH.size:
+            self._make_room(LENGTH.size)
+            return None
+        (size,) = LENGTH.unpack_from(self._view, self._start)
+        if not 0 < size <= self.frame_max:
+            raise RemoteProtocolError(f"a frame of {size} bytes; allowed are 1 to {self.frame_max}{_guess(size)}")
+        if have < LENGTH.size + size:
+            self._make_room(LENGTH.size + size)
+            return None
+        body = self._start + LENGTH.size
+        self._start = body + size
+        frame = self._view[body : self._start]
+        if not self._detach:
+            return frame
+        if self._start == self._end and len(self._view) == LENGTH.size + size:
+            self._let_go()  # the buffer was made for this very frame: it goes with it
+            return frame
+        return memoryview(bytes(frame))
+
+    def close(self) -> None:
+        """Give the memory back; nothing is received any more."""
+        if self._buffer is not None:
+            self._pool.give_back(self._buffer)
+        self._forget()
+
+    def _make_room(self, needed: int) -> None:
+        """Prepare for the next read: the pending bytes go to the front of a buffer that can take more."""
+        pending = self._view[self._start : self._end]
+        count = len(pending)
+        if count == 0:
+            self.close()
+            return
+        assert self._buffer is not None
+        if self._detach and needed > CHUNK:
+            wanted = needed  # exact, so that the frame can take the buffer with it (untouched pages cost nothing)
+        else:
+            wanted = max(CHUNK, min(needed, count * GROWTH))
+        if wanted > len(self._buffer):
+            buffer = self._pool.take(wanted)
+            memoryview(buffer)[:count] = pending
+            self._pool.give_back(self._buffer)
+            self._buffer, self._view = buffer, memoryview(buffer)
+        elif self._start > 0:
+            self._view[:count] = pending
+        self._start, self._end = 0, count
+
+    def _let_go(self) -> None:
+        assert self._buffer is not None
+        self._pool.in_use -= len(self._buffer)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._buffer, self._view = None, memoryview(b"")
+        self._start = self._end = 0
+
+
+def _guess(size: int) -> str:
+    """What the other side probably speaks, when a length makes no sense."""
+    head = size.to_bytes(4, "big")
+    if head in (b"GET ", b"POST", b"HEAD", b"PUT ", b"HTTP"):
+        return "; that looks like HTTP"
+    if head[:2] in (b"\x16\x03", b"\x15\x03"):
+        return "; that looks like TLS"
+    return ""

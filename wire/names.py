@@ -1,0 +1,45 @@
+"""Names that cross the wire: topics, partitions, and what a legal one looks like."""
+
+import re
+from typing import NamedTuple
+
+from ottla.wire.errors import InvalidTopic
+
+# A topic name becomes a folder name and a znode name: nothing but these characters, and never more than a file system
+# allows once "-<partition>" is appended (Kafka's limit, so that every tool that knows Kafka agrees).
+TOPIC_NAME_MAX = 249
+_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+
+PARTITIONS_MAX = 10_000
+"""The most partitions one topic may have: each costs every broker memory and the controller a write."""
+
+BROKER_ID_MAX = 2**31 - 1
+
+NO_LEADER = -1
+"""The leader of a partition that has none."""
+
+NO_EPOCH = -1
+"""The epoch of somebody who knows none: checks against it are skipped."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def check_topic_name(name: str) -> str:
+    """Give back ``name`` if it may name a topic; raise InvalidTopic, saying why, if not."""
+    if not name:
+        raise InvalidTopic("a topic name must not be empty", topic=name)
+    if name in (".", ".."):
+        raise InvalidTopic(f"topic name {name!r} is a folder's own name", topic=name)
+    if len(name) > TOPIC_NAME_MAX:
+        raise InvalidTopic(f"a topic name has at most {TOPIC_NAME_MAX} characters, not {len(name)}", topic=name[:64])
+    if not _LEGAL_TOPIC.fullmatch(name):
+        raise InvalidTopic(f"topic name {name!r} may only have letters, digits, '.', '_' and '-'", topic=name)
+    return name

@@ -1,0 +1,174 @@
+"""The native dialect: msgpack heads, raw attachments behind them.
+
+A request's body is ``[head_length, api, version, correlation_id, client_id, fields]`` in msgpack and then the attachments'
+bytes, one after the other; a response's is ``[head_length, correlation_id, error_code, error_message, fields]`` and its
+attachments. ``head_length``, always encoded as a msgpack uint 32 (0xce and four bytes), counts the msgpack part, so
+that attachments never pass through msgpack. ``fields`` is the array of a message of ottla.wire.requests; the sizes of the
+attachments stand in it. A response with an error code has nil for fields.
+
+The first byte of a body is therefore 0x9x, which no Kafka request begins with.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from ottla.wire.batch import Buffer
+from ottla.wire.errors import (
+    NO_ERROR,
+    InvalidRequest,
+    LocalProtocolError,
+    OttlaError,
+    RemoteProtocolError,
+    UnsupportedVersion,
+    error_for,
+)
+from ottla.wire.framing import FRAME_MAX, LENGTH
+from ottla.wire.requests import REQUESTS, Message, Request
+
+REQUEST_MARK = 0x96  # msgpack's array of six
+RESPONSE_MARK = 0x95  # msgpack's array of five
+
+_HEAD_LENGTH = struct.Struct(">I")
+_HEAD_LENGTH_AT = 2  # behind the array's mark and the uint's
+_PLACEHOLDER = 0xFFFFFFFF  # any number that msgpack encodes as uint 32
+_UINT32_MARK = 0xCE
+_SMALLEST_HEAD = 10
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+CLIENT_ID_MAX = 256
+ERROR_MESSAGE_MAX = 1000
+
+M = TypeVar("M", bound=Message)
+
+_encoder = msgspec.msgpack.Encoder()
+_request_head = msgspec.msgpack.Decoder(tuple[int, int, int, int, str | None, msgspec.Raw])
+_response_head = msgspec.msgpack.Decoder(tuple[int, int, int, str, msgspec.Raw])
+_decoders: dict[type[Message], msgspec.msgpack.Decoder[Any]] = {}
+
+
+class IncomingRequest(NamedTuple):
+    """A request as the broker received it. Its attachments are borrowed: they are gone once the handler returns."""
+
+    api: int
+    version: int
+    correlation_id: int
+    client_id: str
+    message: Request
+    attachments: list[memoryview]
+
+
+class IncomingResponse(NamedTuple):
+    """A response as the client received it."""
+
+    correlation_id: int
+    error: OttlaError | None
+    fields: msgspec.Raw
+    tail: memoryview
+
+
+class UnreadableRequest(NamedTuple):
+    """A request whose head could be read and that must be answered with an error."""
+
+    correlation_id: int
+    error: OttlaError
+
+
+def encode_request(
+    message: Request, correlation_id: int, client_id: str | None, attachments: Sequence[Buffer] = ()
+) -> list[Buffer]:
+    head = (_PLACEHOLDER, int(message.api), message.versions[1], correlation_id, client_id, message)
+    return _frame(head, attachments)
+
+
+def encode_response(message: Message, correlation_id: int, attachments: Sequence[Buffer] = ()) -> list[Buffer]:
+    return _frame((_PLACEHOLDER, correlation_id, NO_ERROR, "", message), attachments)
+
+
+def encode_error(error: OttlaError, correlation_id: int) -> list[Buffer]:
+    return _frame((_PLACEHOLDER, correlation_id, error.code, str(error)[:ERROR_MESSAGE_MAX], None), ())
+
+
+def decode_request(body: memoryview) -> IncomingRequest | UnreadableRequest:
+    """Read a request, or as much of it as allows an answer; RemoteProtocolError where not even that can be read."""
+    head, tail = _split(body, REQUEST_MARK)
+    try:
+        _, api, version, correlation_id, client_id, fields = _request_head.decode(head)
+    except _UNREADABLE as error:
+        raise RemoteProtocolError(f"a request whose head cannot be read: {error}") from None
+    if not 0 <= correlation_id < 2**31 or (client_id is not None and len(client_id) > CLIENT_ID_MAX):
+        raise RemoteProtocolError("a request whose correlation id or client id is out of range")
+    cls = REQUESTS.get(api)
+    if cls is None or not cls.versions[0] <= version <= cls.versions[1]:
+        return UnreadableRequest(correlation_id, UnsupportedVersion(f"api {api} version {version} is not known here"))
+    try:
+        message = decode_fields(cls, fields)
+        attachments = cut_attachments(message, tail)
+    except OttlaError as error:
+        return UnreadableRequest(correlation_id, InvalidRequest(str(error)))
+    return IncomingRequest(api, version, correlation_id, client_id or "", message, attachments)
+
+
+def decode_response(body: memoryview) -> IncomingResponse:
+    head, tail = _split(body, RESPONSE_MARK)
+    try:
+        _, correlation_id, code, text, fields = _response_head.decode(head)
+    except _UNREADABLE as error:
+        raise RemoteProtocolError(f"a response whose head cannot be read: {error}") from None
+    error_or_none = None if code == NO_ERROR else error_for(code, text)
+    return IncomingResponse(correlation_id, error_or_none, fields, tail)
+
+
+def decode_fields(cls: type[M], fields: msgspec.Raw) -> M:
+    decoder = _decoders.get(cls)
+    if decoder is None:
+        decoder = _decoders[cls] = msgspec.msgpack.Decoder(cls)
+    try:
+        return decoder.decode(fields)  # type: ignore[no-any-return]
+    except _UNREADABLE as error:
+        raise RemoteProtocolError(f"{cls.__name__} cannot be read: {error}") from None
+
+
+def cut_attachments(message: Message, tail: memoryview) -> list[memoryview]:
+    """The attachments of a message: slices of the bytes behind its head, as long as its parts say."""
+    attachments = []
+    position = 0
+    if message.carries_records:
+        for part in message.parts:  # type: ignore[attr-defined]
+            end = position + part.size
+            if not position <= end <= len(tail):
+                raise RemoteProtocolError(f"an attachment of {part.size} bytes where {len(tail) - position} are left")
+            attachments.append(tail[position:end])
+            position = end
+    if position != len(tail):
+        raise RemoteProtocolError(
+            f"{len(tail) - position} bytes that belong to nothing behind {type(message).__name__}"
+        )
+    return attachments
+
+
+def _frame(head: tuple[Any, ...], attachments: Sequence[Buffer]) -> list[Buffer]:
+    """The pieces to write: length, head, attachments. Attachments are not copied."""
+    buffer = bytearray(LENGTH.size + 64)
+    _encoder.encode_into(head, buffer, LENGTH.size)
+    head_length = len(buffer) - LENGTH.size
+    size = head_length + sum(map(len, attachments))
+    if size > FRAME_MAX:
+        raise LocalProtocolError(f"a frame of {size} bytes; at most {FRAME_MAX} can be sent")
+    LENGTH.pack_into(buffer, 0, size)
+    _HEAD_LENGTH.pack_into(buffer, LENGTH.size + _HEAD_LENGTH_AT, head_length)
+    return [buffer, *attachments]
+
+
+def _split(body: memoryview, mark: int) -> tuple[memoryview, memoryview]:
+    """Head and attachments of a body."""
+    if len(body) < _SMALLEST_HEAD or body[0] != mark or body[1] != _UINT32_MARK:
+        raise RemoteProtocolError(
+            f"a frame that is not of the native dialect: it begins with {bytes(body[:4]).hex(' ')}"
+        )
+    (head_length,) = _HEAD_LENGTH.unpack_from(body, _HEAD_LENGTH_AT)
+    if not _SMALLEST_HEAD <= head_length <= len(body):
+        raise RemoteProtocolError(f"a head of {head_length} bytes in a frame of {len(body)}")
+    return body[:head_length], body[head_length:]
