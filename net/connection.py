@@ -1,0 +1,249 @@
+"""One peer of a server: frames in, answers out in the order of the requests, and a limit on everything.
+
+A handler is called with a request and gives back at once a Reply, or None (nothing to answer), or a future of a Reply.
+Until a future is done the answers of later requests wait behind it. A request's attachments are borrowed: they are gone
+once the handler has returned.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, cast
+
+from ottla.net.channel import set_no_delay
+from ottla.wire import connection as dialect
+from ottla.wire.batch import Buffer
+from ottla.wire.errors import OttlaError, RemoteProtocolError, RequestTimedOut, UnknownServerError
+from ottla.wire.framing import FRAME_MAX, BufferPool, FrameReader
+from ottla.wire.requests import Message
+
+
+class Reply(NamedTuple):
+    """What a handler answers: a message with its attachments, or an error."""
+
+    message: Message | None
+    attachments: Sequence[Buffer] = ()
+    error: OttlaError | None = None
+
+
+Handler = Callable[[dialect.IncomingRequest, "Connection"], "Reply | asyncio.Future[Reply] | None"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one peer, and all together, may cost."""
+
+    frame_max: int = FRAME_MAX
+    first_frame_max: int = 64 * 1024  # before a peer has sent one sensible request
+    pending_frames_bytes: int = 512 * 1024 * 1024  # half-received frames of all connections together
+    connections: int = 10_000
+    connections_per_ip: int = 5_000
+    requests_in_flight: int = 256  # of one connection; then it is not read any more
+    write_buffer_high: int = 4 * 1024 * 1024
+    first_frame_s: float = 10.0  # a connection that has said nothing sensible by then is closed
+    frame_s: float = 30.0  # from a frame's first byte to its last
+    write_stall_s: float = 60.0  # answers that nobody reads
+    idle_s: float = 600.0
+
+
+class Host(Protocol):
+    """What a connection needs of its server."""
+
+    handler: Handler
+    limits: Limits
+    pool: BufferPool
+
+    def admit(self, connection: "Connection") -> bool: ...
+    def forget(self, connection: "Connection") -> None: ...
+    def complain(self, connection: "Connection", why: str) -> None: ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One peer."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._limits = host.limits
+        self._reader = FrameReader(host.pool, host.limits.first_frame_max)
+        self._transport: asyncio.Transport | None = None
+        self._answers: deque[list[Buffer] | _Promise] = deque()
+        self._greeted = False
+        self._read_paused = False
+        self._opened_at = self._heard_at = time.monotonic()
+        self._frame_began_at: float | None = None
+        self._stalled_at: float | None = None
+        self.peer = "?"
+        self.ip = "?"
+        self.nonce = b""
+        """What a broker must sign to prove itself on this connection."""
+        self.broker_id: int | None = None
+        """Whom the peer has proven to be; None for a client."""
+
+    # --- asyncio -----------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername") or ("?", 0)
+        self.ip, self.peer = peer[0], f"{peer[0]}:{peer[1]}"
+        set_no_delay(transport)
+        self._transport.set_write_buffer_limits(high=self._limits.write_buffer_high)
+        if not self._host.admit(self):
+            self._transport.abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._host.forget(self)
+        self._reader.close()
+        answers, self._answers = self._answers, deque()
+        for answer in answers:
+            if isinstance(answer, _Promise):
+                answer.future.cancel()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._reader.received(nbytes)
+        self._heard_at = time.monotonic()
+        self._work()
+
+    def pause_writing(self) -> None:
+        self._stalled_at = time.monotonic()
+        self._adjust_reading()
+
+    def resume_writing(self) -> None:
+        self._stalled_at = None
+        self._work()
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        """Handle whole frames until there are none, or until the peer must first take its answers."""
+        out: list[Buffer] = []
+        try:
+            while not self._saturated():
+                frame = self._reader.next_frame()
+                if frame is None:
+                    break
+                self._frame_began_at = None
+                self._handle(frame, out)
+        except RemoteProtocolError as error:
+            self._host.complain(self, str(error))
+            self.close()
+        if out:
+            self._write(out)
+        if not self._reader.partial:
+            self._frame_began_at = None
+        elif self._frame_began_at is None:
+            self._frame_began_at = self._heard_at
+        self._adjust_reading()
+
+    def _handle(self, frame: memoryview, out: list[Buffer]) -> None:
+        request = dialect.read_request(frame)
+        if not self._greeted:
+            self._greeted = True
+            self._reader.frame_max = self._limits.frame_max
+        if isinstance(request, dialect.UnreadableRequest):
+            self._answer(dialect.encode_error(request, request.error), out)
+            return
+        reply = self._host.handler(request, self)
+        if isinstance(reply, asyncio.Future):
+            self._answers.append(_Promise(request, reply))
+            reply.add_done_callback(self._promise_kept)
+        elif reply is not None:
+            self._answer(_encode(request, reply), out)
+
+    def _answer(self, pieces: list[Buffer], out: list[Buffer]) -> None:
+        if self._answers:
+            self._answers.append(pieces)  # Invariant: answers leave in the order of their requests
+        else:
+            out.extend(pieces)
+
+    def _promise_kept(self, _: asyncio.Future[Reply]) -> None:
+        """Send every answer that waited for this one, up to the next that is not ready."""
+        out: list[Buffer] = []
+        while self._answers:
+            head = self._answers[0]
+            if isinstance(head, _Promise):
+                if not head.future.done():
+                    break
+                head = head.pieces()
+            out.extend(head)
+            self._answers.popleft()
+        if out:
+            self._write(out)
+            self._work()
+
+    def _write(self, pieces: list[Buffer]) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
+        else:
+            self._transport.writelines(cast("list[bytes]", pieces))
+
+    # --- limits ------------------------------------------------------------------------------------------------------
+
+    def _saturated(self) -> bool:
+        if self._stalled_at is not None or len(self._answers) >= self._limits.requests_in_flight:
+            return True
+        return self._transport is None or self._transport.is_closing()
+
+    def _adjust_reading(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        saturated = self._saturated()
+        if saturated and not self._read_paused:
+            self._transport.pause_reading()
+        elif not saturated and self._read_paused:
+            self._transport.resume_reading()
+        self._read_paused = saturated
+
+    def overdue(self, now: float) -> str | None:
+        """Why this connection should be cut now, if it should."""
+        limits = self._limits
+        if self._stalled_at is not None:
+            return "it does not read its answers" if now - self._stalled_at > limits.write_stall_s else None
+        if not self._greeted and now - self._opened_at > limits.first_frame_s:
+            return "it said nothing sensible"
+        if self._frame_began_at is not None and not self._read_paused and now - self._frame_began_at > limits.frame_s:
+            return "its frame never ended"
+        if not self._answers and now - self._heard_at > limits.idle_s:
+            return "it was idle"
+        return None
+
+    def close(self) -> None:
+        """Hang up once what was answered has left."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Hang up now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class _Promise:
+    """An answer that is not there yet, and the envelope it will need."""
+
+    __slots__ = ("_request", "future")
+
+    def __init__(self, request: dialect.IncomingRequest, future: asyncio.Future[Reply]) -> None:
+        # The attachments are borrowed and gone by the time of the answer: they must not be kept.
+        self._request = request._replace(attachments=[])
+        self.future = future
+
+    def pieces(self) -> list[Buffer]:
+        if self.future.cancelled():
+            return dialect.encode_error(self._request, RequestTimedOut("the broker gave this request up"))
+        error = self.future.exception()
+        if error is not None:
+            return dialect.encode_error(self._request, error if isinstance(error, OttlaError) else UnknownServerError())
+        return _encode(self._request, self.future.result())
+
+
+def _encode(request: dialect.IncomingRequest, reply: Reply) -> list[Buffer]:
+    if reply.error is not None or reply.message is None:
+        return dialect.encode_error(request, reply.error or UnknownServerError())
+    return dialect.encode_response(request, reply.message, reply.attachments)

@@ -1,0 +1,93 @@
+"""A listening socket and the connections that came through it."""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+
+from ottla.net.connection import Connection, Handler, Limits
+from ottla.wire.framing import BufferPool
+
+logger = logging.getLogger(__name__)
+
+SWEEP_S = 1.0
+"""How often connections are looked over for deadlines that have passed."""
+
+COMPLAINTS_PER_SWEEP = 5
+"""A peer that sends garbage in a loop must not fill the disk with our complaints about it."""
+
+BACKLOG = 1024
+
+
+class Server:
+    """Serves one address. ``connections`` are those open now."""
+
+    def __init__(self, handler: Handler, limits: Limits | None = None) -> None:
+        self.handler = handler
+        self.limits = limits or Limits()
+        self.pool = BufferPool(self.limits.pending_frames_bytes)
+        self.connections: set[Connection] = set()
+        self.refused = 0
+        self._per_ip: Counter[str] = Counter()
+        self._complaints = 0
+        self._empty = asyncio.Event()
+        self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; the port that was taken is given back (``port`` may be 0)."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Connection(self), host or None, port, backlog=BACKLOG)
+        self._sweeper = loop.call_later(SWEEP_S, self._sweep)
+        taken: int = self._server.sockets[0].getsockname()[1]
+        return taken
+
+    async def stop(self) -> None:
+        """Take no more connections and hang up on those there are."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self.connections):
+            connection.abort()
+        if self.connections:
+            self._empty.clear()
+            await self._empty.wait()
+
+    def admit(self, connection: Connection) -> bool:
+        limits = self.limits
+        if len(self.connections) >= limits.connections or self._per_ip[connection.ip] >= limits.connections_per_ip:
+            self.complain(
+                connection, f"there are {len(self.connections)} connections, {self._per_ip[connection.ip]} of its own"
+            )
+            return False
+        self.connections.add(connection)
+        self._per_ip[connection.ip] += 1
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self._per_ip[connection.ip] -= 1
+            if not self._per_ip[connection.ip]:
+                del self._per_ip[connection.ip]
+        if not self.connections:
+            self._empty.set()
+
+    def complain(self, connection: Connection, why: str) -> None:
+        self.refused += 1
+        self._complaints += 1
+        if self._complaints <= COMPLAINTS_PER_SWEEP:
+            logger.warning("closing a connection peer=%s why=%s", connection.peer, why)
+
+    def _sweep(self) -> None:
+        now = time.monotonic()
+        if self._complaints > COMPLAINTS_PER_SWEEP:
+            logger.warning("closed more connections count=%d", self._complaints - COMPLAINTS_PER_SWEEP)
+        self._complaints = 0
+        for connection in list(self.connections):
+            why = connection.overdue(now)
+            if why is not None:
+                self.complain(connection, why)
+                connection.abort()
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
