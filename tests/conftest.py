@@ -1,0 +1,55 @@
+"""Fixtures that all tests share."""
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import pytest
+
+from ottla.zk.session import ZkSession
+from tests.support.zookeeper import RunningEnsemble, RunningServer, running_ensemble
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server() -> Iterator[str]:
+    """The address of one live ZooKeeper server for the whole run; take ``zk_connect`` to have a corner of your own."""
+    with running_ensemble(1) as ensemble:
+        yield ensemble.connect
+
+
+@pytest.fixture
+def zk_connect(zookeeper_server: str) -> str:
+    """A ``zookeeper.connect`` with a chroot that no other test uses."""
+    return f"{zookeeper_server}/test-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def own_zookeeper() -> Iterator[RunningServer]:
+    """A server of this test's own, to be killed and paused."""
+    with running_ensemble(1) as ensemble:
+        yield ensemble.servers[0]
+
+
+@pytest.fixture
+def zookeeper_ensemble() -> Iterator[RunningEnsemble]:
+    """Three servers of this test's own."""
+    with running_ensemble(3) as ensemble:
+        yield ensemble
+
+
+OpenSession = Callable[..., Awaitable[ZkSession]]
+
+
+@pytest.fixture
+async def open_session() -> AsyncIterator[OpenSession]:
+    """Opens sessions that are closed after the test: ``await open_session(connect, timeout_ms=2000)``."""
+    opened: list[ZkSession] = []
+
+    async def open_one(connect: str, timeout_ms: int = 6000) -> ZkSession:
+        session = ZkSession(connect, timeout_ms=timeout_ms)
+        await session.start(30)
+        opened.append(session)
+        return session
+
+    yield open_one
+    for session in reversed(opened):
+        await session.close()
