@@ -1,0 +1,61 @@
+"""Small text files that must survive a power cut whole: the old version or the new one, never a mixture.
+
+Kafka's checkpoint format: a version line, a line with the number of rows, then one row a line, columns split by blanks.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+VERSION = "0"
+
+ROWS_MAX = 10_000_000
+"""More rows than partitions a broker can hold; a larger count is garbage."""
+
+
+def sync_folder(folder: Path) -> None:
+    """Make created, renamed and removed names in ``folder`` durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Put ``text`` where ``path`` was, durably and in one step."""
+    temporary = path.with_name(path.name + ".tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        left = memoryview(text.encode())
+        while left:
+            left = left[os.write(fd, left) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    temporary.replace(path)
+    sync_folder(path.parent)
+
+
+def write_rows(path: Path, rows: Iterable[Sequence[object]]) -> None:
+    """Write a checkpoint."""
+    lines = [" ".join(map(str, row)) for row in rows]
+    replace_file(path, "\n".join([VERSION, str(len(lines)), *lines]) + "\n")
+
+
+def read_rows(path: Path, columns: int) -> list[list[str]]:
+    """The rows of a checkpoint, none if there is no file. ValueError, saying what is wrong, if it is garbage."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    if len(lines) < 2 or lines[0].strip() != VERSION:
+        raise ValueError(f"version line {lines[0][:20]!r}" if lines else "empty file")
+    count = int(lines[1])
+    rows = [line.split() for line in lines[2:] if line.strip()]
+    if not 0 <= count <= ROWS_MAX or len(rows) != count:
+        raise ValueError(f"{len(rows)} rows where the second line says {count}")
+    for row in rows:
+        if len(row) != columns:
+            raise ValueError(f"row {' '.join(row)[:80]!r} has not {columns} columns")
+    return rows

@@ -1,0 +1,70 @@
+"""Offsets of all partitions of a data folder in one text file: recovery points, high watermarks, log start offsets.
+
+A checkpoint is a hint that saves work or narrows a guess, never the truth about what the log holds: one that cannot be
+read is treated as absent.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ottla.broker.storage.checkpoint_file import read_rows, write_rows
+from ottla.wire.names import TopicPartition
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+
+logger = logging.getLogger(__name__)
+
+
+def parse_rows(rows: list[list[str]]) -> dict[TopicPartition, int]:
+    """Rows ``topic partition offset`` as a mapping. ValueError on a number that cannot be one or a partition told twice."""
+    offsets: dict[TopicPartition, int] = {}
+    for topic, partition, offset in rows:
+        key = TopicPartition(topic, int(partition))
+        if key in offsets or key.partition < 0 or int(offset) < 0:
+            raise ValueError(f"row {topic} {partition} {offset}")
+        offsets[key] = int(offset)
+    return offsets
+
+
+class OffsetCheckpoint:
+    """One checkpoint file of a data folder and what it holds. Its methods are slow (fsync) and may run in threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        try:
+            self._offsets = parse_rows(read_rows(path, columns=3))
+        except (OSError, ValueError) as error:
+            logger.warning("checkpoint unreadable, ignored: path=%s error=%s", path, error)
+            self._offsets = {}
+
+    @property
+    def offsets(self) -> Mapping[TopicPartition, int]:
+        """What the file holds."""
+        return self._offsets
+
+    def write(self, current: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        """Replace the file by what ``current`` says once nobody else is writing."""
+        with self._lock:
+            self._replace(dict(current()))
+
+    def lower(self, partition: TopicPartition, offset: int) -> None:
+        """See to it that the file says no more than ``offset`` for a partition."""
+        with self._lock:
+            if self._offsets.get(partition, 0) > offset:
+                self._replace({**self._offsets, partition: offset})
+
+    def forget(self, partition: TopicPartition) -> None:
+        """See to it that the file says nothing of a partition: an earlier one of the same name may have left its mark."""
+        with self._lock:
+            if partition in self._offsets:
+                self._replace({key: offset for key, offset in self._offsets.items() if key != partition})
+
+    def _replace(self, offsets: dict[TopicPartition, int]) -> None:
+        if offsets != self._offsets or not self.path.exists():
+            write_rows(self.path, ((key.topic, key.partition, offset) for key, offset in sorted(offsets.items())))
+            self._offsets = offsets

@@ -1,0 +1,373 @@
+"""The log of one partition replica: segments end to end, the leader-epoch cache, and the rules of appending and reading.
+
+Methods run on the broker's event loop unless they say "slow": those may run in a thread, next to the others.
+
+An OSError while writing, flushing or cutting makes the log *failed* until the broker restarts: what the disk holds is
+unknown then, and only recovery can tell. A failed flush is never tried again, because the kernel forgets what it lost.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ottla.broker.storage.incoming import (
+    Appended,
+    Batches,
+    produced_batches,
+    replicated_batches,
+    split_for_segments,
+    stamp_batches,
+)
+from ottla.broker.storage.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX
+from ottla.broker.storage.log_config import LOG_APPEND_TIME, LogConfig
+from ottla.broker.storage.log_loading import LoadedLog, Precautions, load_log
+from ottla.broker.storage.partition_folder import claim_folder
+from ottla.broker.storage.retention import Limits, SegmentAge, expired
+from ottla.broker.storage.segment import Segment
+from ottla.broker.storage.segment_files import DELETED_SUFFIX
+from ottla.broker.storage.segments import Segments
+from ottla.wire.errors import FencedLeaderEpoch, OffsetOutOfRange, RecordListTooLarge, StorageError
+
+logger = logging.getLogger(__name__)
+
+
+class Log:
+    """See the module. Made by ``Log.open``."""
+
+    def __init__(
+        self,
+        folder: Path,
+        topic_id: str,
+        config: LogConfig,
+        loaded: LoadedLog,
+        recovery_point: int,
+        precautions: Precautions,
+    ) -> None:
+        self.folder = folder
+        self.topic_id = topic_id
+        self.config = config
+        self.recovery = loaded.recovery
+        flushed_up_to = min(recovery_point, loaded.segments[-1].next_offset)
+        self._segments = Segments(folder, config.index_interval_bytes, loaded.segments, flushed_up_to)
+        self._epochs = loaded.epochs
+        self._precautions = precautions
+        self._log_start_offset = self._segments.first.base_offset
+        self._failure: str | None = None
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        topic_id: str,
+        config: LogConfig,
+        *,
+        clean: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        precautions: Precautions | None = None,
+    ) -> "Log":
+        """The log in ``folder``, which is made if it is not there. Slow.
+
+        Unless it was closed cleanly, it is checked from ``recovery_point`` on and cut at the first bad batch; what
+        that found stands in ``recovery``. InconsistentTopicId if the folder holds another topic's records.
+        """
+        precautions = precautions or Precautions()
+        claim_folder(folder, topic_id)
+        loaded = load_log(
+            folder,
+            config,
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            precautions=precautions,
+        )
+        log = cls(folder, topic_id, config, loaded, recovery_point, precautions)
+        log._log_start_offset = min(max(log._log_start_offset, log_start_offset), log.log_end_offset)
+        return log
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._segments.active.next_offset
+
+    @property
+    def flushed_up_to(self) -> int:
+        """All records before this offset are on disk, not only in the page cache."""
+        return self._segments.flushed_up_to
+
+    @property
+    def sealed_up_to(self) -> int:
+        """Where the active segment starts: what lies before does not change any more."""
+        return self._segments.active.base_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
+    def failed(self) -> bool:
+        """The disk failed under this log: it takes no more records."""
+        return self._failure is not None
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch in the log, -1 if there is none."""
+        return self._epochs.latest_epoch
+
+    # --- leader epochs ---
+
+    def assign_epoch(self, epoch: int) -> None:
+        """A leader of this epoch writes from the log end offset on. On becoming leader, before any append."""
+        if epoch < self._epochs.latest_epoch:
+            raise FencedLeaderEpoch(
+                f"leader epoch {epoch} is older than {self._epochs.latest_epoch}, which the log holds"
+            )
+        with self._disk("assigning an epoch"):
+            self._epochs.assign(epoch, self.log_end_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest known epoch <= ``epoch``, where its records end); (-1, -1) if the log knows nothing of it."""
+        return self._epochs.end_offset_for(epoch, self.log_end_offset)
+
+    # --- appending ---
+
+    def append_as_leader(self, records: memoryview, leader_epoch: int, now_ms: int) -> Appended:
+        """Append produced batches, all or none; ``records`` is stamped in place with offsets and epoch."""
+        self._check_usable()
+        config = self.config
+        batches = produced_batches(records, config.max_message_bytes)
+        if len(records) > config.segment_bytes:
+            raise RecordListTooLarge(f"{len(records)} bytes of records; segment.bytes is {config.segment_bytes}")
+        if leader_epoch != self._epochs.latest_epoch:
+            self.assign_epoch(leader_epoch)
+        append_time_ms = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
+        first_offset = self.log_end_offset
+        batches = stamp_batches(records, batches, first_offset, leader_epoch, append_time_ms)
+        max_timestamp = self._write(records, batches)
+        return Appended(first_offset, self.log_end_offset - 1, max_timestamp, append_time_ms)
+
+    def append_as_follower(self, records: memoryview) -> int:
+        """Append the leader's batches as they are, and give the new log end offset. A cut-off last batch is ignored."""
+        self._check_usable()
+        batches = replicated_batches(records, self.log_end_offset, self.latest_epoch)
+        room = self.config.segment_bytes - self._segments.active.size
+        for run in split_for_segments(batches, room, self.config.segment_bytes):
+            start, first = run[0]
+            last_start, last = run[-1]
+            for _, header in run:
+                if header.leader_epoch != self._epochs.latest_epoch:
+                    with self._disk("assigning an epoch"):
+                        self._epochs.assign(header.leader_epoch, header.base_offset)
+            if first.base_offset != self.log_end_offset:
+                # Only between segments: recovery knows a damaged base offset by the gap that it makes.
+                self._roll_to(first.base_offset)
+            here = [(position - start, header) for position, header in run]
+            self._write(records[start : last_start + last.size], here)
+        return self.log_end_offset
+
+    def should_roll(self, incoming_bytes: int, last_offset: int, max_timestamp: int) -> bool:
+        """Whether these records would make the active segment too large or too long in time."""
+        active = self._segments.active
+        if not active.size:
+            return False
+        too_old = (
+            active.first_timestamp != NO_TIMESTAMP and max_timestamp - active.first_timestamp > self.config.segment_ms
+        )
+        return (
+            active.size + incoming_bytes > self.config.segment_bytes
+            or last_offset - active.base_offset > RELATIVE_OFFSET_MAX
+            or too_old
+        )
+
+    def roll(self) -> None:
+        """Start a new segment, unless the active one is empty."""
+        self._check_usable()
+        if self._segments.active.size:
+            self._roll_to(self.log_end_offset)
+
+    # --- reading ---
+
+    def read(self, offset: int, max_bytes: int, *, up_to: int, at_least_one: bool) -> list[memoryview]:
+        """Whole batches from the one that holds ``offset`` on: none that ends past ``up_to``, no more than ``max_bytes``.
+
+        If ``at_least_one``, the first batch may be larger than that. OffsetOutOfRange outside of the log.
+        """
+        if not self._log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(f"offset {offset}; the log has {self._log_start_offset} to {self.log_end_offset}")
+        views: list[memoryview] = []
+        try:
+            for segment in self._segments.from_offset(offset):
+                if segment.base_offset >= up_to:
+                    break
+                start = segment.position_of(offset)
+                end = limit = segment.position_of(up_to)
+                if end - start > max_bytes:
+                    end = segment.last_end_within(start, start + max_bytes)
+                    if end == start and at_least_one and not views:
+                        end = start + segment.batch_at(start).size
+                if end > start:
+                    views.append(segment.read(start, end))
+                    max_bytes -= end - start
+                full = max_bytes <= 0 and (views or not at_least_one)
+                if end < limit or full:
+                    break
+        except OSError as error:
+            raise self._fail("reading", error) from error
+        return views
+
+    def find_by_timestamp(self, timestamp_ms: int) -> memoryview | None:
+        """The first batch with a record of ``timestamp_ms`` or later; None if there is none."""
+        try:
+            for segment in self._segments.from_offset(self._log_start_offset):
+                if segment.size and segment.max_timestamp >= timestamp_ms:
+                    batch = segment.find_by_timestamp(timestamp_ms, self._log_start_offset)
+                    if batch is not None:
+                        return segment.read(batch.position, batch.position + batch.size)
+        except OSError as error:
+            raise self._fail("reading", error) from error
+        return None
+
+    # --- cutting ---
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut the log so that it ends at ``offset``, or where the batch that holds it starts."""
+        if offset < self._segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        with self._disk("truncating"):
+            if offset < self.log_end_offset:
+                offset = self._segments.holding(offset).batch_start(offset)
+                self._prepare_truncation(offset)
+                self._segments.truncate_to(offset)
+                self._log_start_offset = min(self._log_start_offset, offset)
+                logger.info("log truncated: folder=%s log_end_offset=%d", self.folder, offset)
+            # Even if no record goes: an epoch that wrote nothing may stand at the end, and the leader may not know it.
+            self._epochs.truncate_from_end(offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the next record gets ``offset``."""
+        with self._disk("truncating"):
+            self._prepare_truncation(offset)
+            self._segments.start_over_at(offset)
+            self._log_start_offset = offset
+            self._epochs.clear()
+            logger.info("log emptied: folder=%s log_start_offset=%d", self.folder, offset)
+
+    def delete_records_before(self, offset: int) -> int:
+        """Move the log start offset forward and give it. The space comes back with the next retention run."""
+        if not 0 <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(f"offset {offset}; the log has {self._log_start_offset} to {self.log_end_offset}")
+        if offset > self._log_start_offset:
+            with self._disk("deleting records"):
+                self._epochs.truncate_from_start(offset)
+                self._log_start_offset = offset
+        return self._log_start_offset
+
+    def apply_retention(self, now_ms: int, *, up_to: int | None = None) -> list[str]:
+        """Let go of segments that the limits do not keep, none with records at or past ``up_to``; gives their names.
+
+        Their files are only renamed: ``remove_deleted_files`` does the slow part.
+        """
+        with self._disk("deleting segments"):
+            ages = [SegmentAge(segment.next_offset, segment.size, _age_of(segment)) for segment in self._segments]
+            limits = Limits(self.config.retention_ms, self.config.retention_bytes)
+            up_to = self.log_end_offset if up_to is None else up_to
+            due = expired(ages, limits, now_ms=now_ms, log_start=self._log_start_offset, up_to=up_to)
+            if not due:
+                return []
+            if due == len(self._segments):
+                self._segments.roll_to(self.log_end_offset)
+            names = self._segments.drop_first(due)
+            self._log_start_offset = max(self._log_start_offset, self._segments.first.base_offset)
+            self._epochs.truncate_from_start(self._log_start_offset)
+        logger.info(
+            "segments deleted: folder=%s count=%d log_start_offset=%d", self.folder, due, self._log_start_offset
+        )
+        return names
+
+    def remove_deleted_files(self) -> None:
+        """Unlink what was let go of. Slow."""
+        for path in self.folder.glob(f"*{DELETED_SUFFIX}"):
+            path.unlink(missing_ok=True)
+
+    # --- flushing and closing ---
+
+    def flush(self, *, sealed_only: bool = False) -> int:
+        """Put all records, or all of sealed segments, on disk, and give the offset up to which they are. Slow."""
+        with self._disk("flushing"):
+            return self._segments.flush(sealed_only=sealed_only)
+
+    def close(self) -> None:
+        """Flush, write the indexes and let go of all files. Slow. A failed log is only let go of."""
+        try:
+            if not self.failed:
+                self.flush()
+                with self._disk("closing"):
+                    self._segments.close()
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Let go of all files as they are: for a log that is about to be deleted."""
+        self._failure = self._failure or "the log is closed"
+        self._segments.discard()
+
+    # --- inside ---
+
+    def _write(self, records: memoryview, batches: Batches) -> int:
+        max_timestamp = max([header.max_timestamp for _, header in batches])
+        if self.should_roll(len(records), batches[-1][1].last_offset, max_timestamp):
+            self._roll_to(batches[0][1].base_offset)
+        try:
+            self._segments.active.append(records, batches)
+        except OSError as error:
+            raise self._fail("appending", error) from error
+        return max_timestamp
+
+    def _roll_to(self, base_offset: int) -> None:
+        with self._disk("rolling"):
+            self._segments.roll_to(base_offset)
+        # An empty log that goes on past a gap starts after it.
+        self._log_start_offset = max(self._log_start_offset, self._segments.first.base_offset)
+
+    def _prepare_truncation(self, offset: int) -> None:
+        self._segments.lower_flushed(offset)
+        self._precautions.before_truncation(offset)
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise StorageError(f"{self.folder}: {self._failure}", hint="restart the broker once the disk is mended")
+
+    def _fail(self, doing: str, error: OSError) -> StorageError:
+        if self._failure is None:
+            self._failure = f"{doing} failed: {error}"
+            logger.error("log failed: folder=%s doing=%s error=%s", self.folder, doing, error)
+        return StorageError(
+            f"{self.folder}: {doing} failed: {error}", hint="restart the broker once the disk is mended"
+        )
+
+    @contextmanager
+    def _disk(self, doing: str) -> Iterator[None]:
+        self._check_usable()
+        try:
+            yield
+        except OSError as error:
+            raise self._fail(doing, error) from error
+
+
+def _age_of(segment: Segment) -> int:
+    """The largest timestamp of a segment, or when it was last written if its records have none."""
+    if segment.max_timestamp != NO_TIMESTAMP:
+        return segment.max_timestamp
+    return int(segment.path.stat().st_mtime * 1000)

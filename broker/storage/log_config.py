@@ -1,0 +1,96 @@
+"""How one log is kept: a topic's own settings over the broker's defaults, under Kafka's names."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from ottla.wire.batch import HEADER_SIZE
+from ottla.wire.errors import InvalidConfig
+
+CREATE_TIME = "CreateTime"
+LOG_APPEND_TIME = "LogAppendTime"
+
+FLUSH_OS = "os"
+FLUSH_DURABLE = "durable"
+
+SEGMENT_BYTES_MAX = 2**31 - 1
+"""Positions in an index entry are 32 bits wide, as in Kafka, whose integers have a sign."""
+
+INTEGER_MAX = 2**63 - 1
+_INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """The settings that the log of one partition obeys."""
+
+    segment_bytes: int = 1024**3
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    retention_bytes: int = -1
+    max_message_bytes: int = 1024 * 1024 + 12
+    index_interval_bytes: int = 4096
+    message_timestamp_type: str = CREATE_TIME
+    flush_policy: str = FLUSH_OS
+
+    def with_topic_config(self, topic_config: Mapping[str, int | bool | str]) -> "LogConfig":
+        """These broker defaults, overridden by what ``parse_topic_config`` gave for a topic."""
+        names = {field.name for field in fields(self)}
+        overrides: dict[str, Any] = {key.replace(".", "_"): value for key, value in topic_config.items()}
+        return replace(self, **{name: value for name, value in overrides.items() if name in names})
+
+
+def _integer(low: int, high: int = INTEGER_MAX) -> tuple[str, Callable[[str], int]]:
+    def parse(text: str) -> int:
+        if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
+            raise ValueError(text)
+        return int(text)
+
+    return f"an integer from {low} to {high}", parse
+
+
+def _one_of(*choices: str) -> tuple[str, Callable[[str], str]]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(text)
+        return text
+
+    return " or ".join(choices), parse
+
+
+def _boolean() -> tuple[str, Callable[[str], bool]]:
+    def parse(text: str) -> bool:
+        return {"true": True, "false": False}[text.lower()]
+
+    return "true or false", parse
+
+
+TOPIC_CONFIGS: dict[str, tuple[str, Callable[[str], int | bool | str]]] = {
+    "cleanup.policy": _one_of("delete"),
+    "flush.policy": _one_of(FLUSH_OS, FLUSH_DURABLE),
+    "index.interval.bytes": _integer(0, SEGMENT_BYTES_MAX),
+    "max.message.bytes": _integer(HEADER_SIZE, SEGMENT_BYTES_MAX),
+    "message.timestamp.type": _one_of(CREATE_TIME, LOG_APPEND_TIME),
+    "min.insync.replicas": _integer(1, 2**31 - 1),
+    "retention.bytes": _integer(-1),
+    "retention.ms": _integer(-1),
+    "segment.bytes": _integer(14, SEGMENT_BYTES_MAX),
+    "segment.ms": _integer(1),
+    "unclean.leader.election.enable": _boolean(),
+}
+"""Every setting that a topic may have: what is allowed, in words, and the function that reads it."""
+
+
+def parse_topic_config(config: Mapping[str, str]) -> dict[str, int | bool | str]:
+    """Read a topic's settings; InvalidConfig names the first key or value that is not allowed."""
+    parsed: dict[str, int | bool | str] = {}
+    for key, text in config.items():
+        if key not in TOPIC_CONFIGS:
+            raise InvalidConfig(f"unknown topic config {key!r}; known are {', '.join(TOPIC_CONFIGS)}")
+        allowed, parse = TOPIC_CONFIGS[key]
+        try:
+            parsed[key] = parse(text.strip())
+        except (ValueError, KeyError, AttributeError):
+            raise InvalidConfig(f"topic config {key} = {text!r} is not allowed: it must be {allowed}") from None
+    return parsed

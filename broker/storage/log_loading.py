@@ -1,0 +1,103 @@
+"""From the files of a partition folder to open segments, by way of recovery where the files cannot be trusted."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from ottla.broker.storage.epochs import EpochCache
+from ottla.broker.storage.log_config import LogConfig
+from ottla.broker.storage.recovery import RecoveryReport, recover
+from ottla.broker.storage.segment import Segment
+from ottla.broker.storage.segment_files import base_offsets, remove_leftovers
+from ottla.wire.errors import CorruptMessage
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Precautions:
+    """What must be made durable before a log loses records, so that no crash in between hides the loss."""
+
+    before_truncation: Callable[[int], None] = lambda offset: None
+    """Called with the new log end offset: no recovery point may stay past it."""
+    before_cut: Callable[[RecoveryReport], None] = lambda report: None
+    """Called when recovery is about to cut."""
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """The parts of an opened log; the last segment is the active one."""
+
+    segments: list[Segment]
+    epochs: EpochCache
+    recovery: RecoveryReport | None
+
+
+def load_log(
+    folder: Path,
+    config: LogConfig,
+    *,
+    clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+    precautions: Precautions,
+) -> LoadedLog:
+    """Open what ``folder`` holds. A log that was closed cleanly is only glanced at. Slow."""
+    remove_leftovers(folder)
+    epochs = EpochCache.load(folder)
+    report = None
+    segments: list[Segment] = []
+    try:
+        if clean and epochs.entries:
+            segments = _open_segments(folder, config)
+    except CorruptMessage as error:
+        logger.warning("log damaged though cleanly closed: folder=%s error=%s", folder, error)
+        recovery_point = 0
+    if not segments:
+        report = recover(
+            folder,
+            recovery_point=recovery_point,
+            epochs=epochs,
+            interval_bytes=config.index_interval_bytes,
+            before_cut=precautions.before_cut,
+        )
+        segments = _open_segments(folder, config)
+    if report is not None:
+        _tell(folder, report)
+    if not segments:
+        segments = [Segment.create(folder, log_start_offset, config.index_interval_bytes)]
+    epochs.truncate_from_end(segments[-1].next_offset)
+    return LoadedLog(segments, epochs, report)
+
+
+def _open_segments(folder: Path, config: LogConfig) -> list[Segment]:
+    bases = base_offsets(folder)
+    opened: list[Segment] = []
+    try:
+        for base, next_base in pairwise(bases):
+            opened.append(Segment.open_sealed(folder, base, config.index_interval_bytes, next_base))
+        if bases:
+            opened.append(Segment.open_active(folder, bases[-1], config.index_interval_bytes))
+    except BaseException:
+        for segment in opened:
+            segment.close_files()
+        raise
+    return opened
+
+
+def _tell(folder: Path, report: RecoveryReport) -> None:
+    logger.log(
+        logging.WARNING if report.bytes_cut else logging.INFO,
+        "log recovered: folder=%s log_end_offset=%d segments_checked=%d bytes_checked=%d bytes_cut=%d "
+        "segments_dropped=%d damaged=%s reason=%s",
+        folder,
+        report.log_end_offset,
+        report.segments_checked,
+        report.bytes_checked,
+        report.bytes_cut,
+        report.segments_dropped,
+        report.damaged,
+        report.reason or "none",
+    )
