@@ -1,0 +1,60 @@
+"""``python -m ottla.broker --config server.properties -o key=value``: run one broker until SIGTERM."""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from ottla.broker.config import BrokerConfig, load
+from ottla.wire.errors import OttlaError
+
+logger = logging.getLogger("ottla.broker")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="ottla broker", description="Run one broker until it is told to stop.")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a properties file with Kafka's names")
+    parser.add_argument("-o", "--option", action="append", default=[], metavar="KEY=VALUE", help="overrides the file")
+    parser.add_argument("--log-level", default="INFO")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(
+        level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    try:
+        config, unknown = load(options.config, os.environ, options.option)
+        if unknown:
+            logger.warning("unknown properties ignored: %s", ", ".join(unknown))
+        return run(config)
+    except OttlaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)
+        return 1
+
+
+def run(config: BrokerConfig) -> int:
+    import uvloop
+
+    return uvloop.run(_serve(config))
+
+
+async def _serve(config: BrokerConfig) -> int:
+    from ottla.broker.node import Node
+
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    node = Node(config)
+    await node.start()
+    await stopped.wait()
+    logger.info("broker is told to stop broker=%d", config.broker_id)
+    await node.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

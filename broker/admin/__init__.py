@@ -1,0 +1,1 @@
+"""The second port: health and metrics over HTTP."""

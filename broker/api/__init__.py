@@ -1,0 +1,1 @@
+"""What a broker answers: one file for each kind of request, and dispatch.py in front of them."""

@@ -1,0 +1,85 @@
+"""What brokers ask of each other: the handshake that proves a broker, and the controller's orders."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from ottla.broker.api.later import later
+from ottla.broker.cluster_view import ClusterView
+from ottla.broker.peers import Identity, proves
+from ottla.broker.replication.partitions import Partitions
+from ottla.net.connection import Connection, Reply
+from ottla.wire.connection import IncomingRequest
+from ottla.wire.errors import ClusterAuthorizationFailed, StaleBrokerEpoch, StaleControllerEpoch
+from ottla.wire.requests import (
+    BrokerHandshakeRequest,
+    ControlRequest,
+    Done,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class ControlHandlers:
+    """Obeys the controller, and nobody else.
+
+    Invariant: an order is obeyed only from a proven broker, of the newest controller epoch seen, and meant for this life
+    of this broker; so neither a replaced controller nor a message from before a restart can do anything.
+    """
+
+    def __init__(self, identity: Callable[[], Identity], partitions: Partitions, view: ClusterView) -> None:
+        self._identity = identity
+        self._partitions = partitions
+        self._view = view
+        self._controller_epoch = 0
+
+    def handshake(self, incoming: IncomingRequest, connection: Connection) -> Reply:
+        request = incoming.message
+        assert isinstance(request, BrokerHandshakeRequest)
+        nonce, connection.nonce = connection.nonce, b""  # good for one attempt
+        if not proves(self._identity().secret, nonce, request):
+            logger.warning("broker handshake refused peer=%s claimed=%d", connection.peer, request.broker_id)
+            raise ClusterAuthorizationFailed("the proof is wrong")
+        connection.broker_id = request.broker_id
+        return Reply(Done())
+
+    def leader_and_isr(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+        request = incoming.message
+        assert isinstance(request, LeaderAndIsrRequest)
+        self._check(request, connection)
+        return later(_done_after(self._partitions.apply(request.partitions, request.topics)))
+
+    def stop_replica(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+        request = incoming.message
+        assert isinstance(request, StopReplicaRequest)
+        self._check(request, connection)
+        return later(_done_after(self._partitions.stop(request.parts)))
+
+    def update_metadata(self, incoming: IncomingRequest, connection: Connection) -> Reply:
+        request = incoming.message
+        assert isinstance(request, UpdateMetadataRequest)
+        self._check(request, connection)
+        self._view.update(request)
+        self._partitions.configure(request.topics)
+        return Reply(Done())
+
+    def _check(self, request: ControlRequest, connection: Connection) -> None:
+        identity = self._identity()
+        if connection.broker_id is None or connection.broker_id != request.controller_id:
+            logger.warning("control request refused peer=%s api=%s", connection.peer, request.api.name)
+            raise ClusterAuthorizationFailed("only a broker of this cluster that has proven itself may give orders")
+        if request.controller_epoch < self._controller_epoch:
+            raise StaleControllerEpoch(
+                f"controller epoch {request.controller_epoch}; {self._controller_epoch} has spoken since"
+            )
+        if request.broker_epoch != identity.broker_epoch:
+            raise StaleBrokerEpoch(f"meant for broker epoch {request.broker_epoch}; this is {identity.broker_epoch}")
+        self._controller_epoch = request.controller_epoch
+
+
+async def _done_after(work: Awaitable[object]) -> Reply:
+    await work
+    return Reply(Done())

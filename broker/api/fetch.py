@@ -1,0 +1,128 @@
+"""Fetch: give record batches of many partitions, waiting for enough of them if there are not."""
+
+import asyncio
+
+from ottla.broker.cluster_view import ClusterView
+from ottla.broker.metrics import Metrics
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partitions import Partitions
+from ottla.broker.replication.purgatory import Purgatory
+from ottla.net.connection import Connection, Reply
+from ottla.wire.batch import Buffer
+from ottla.wire.connection import IncomingRequest
+from ottla.wire.errors import ClusterAuthorizationFailed, InvalidRequest, OttlaError
+from ottla.wire.names import TopicPartition
+from ottla.wire.requests import CONSUMER, FetchPart, FetchPartResult, FetchRequest, FetchResponse
+
+PARTS_MAX = 10_000
+WAIT_MAX_S = 300.0
+
+RESPONSE_MAX = 64 * 1024 * 1024
+"""The most that one answer brings, whatever the client asks for; a client that wants more asks again."""
+
+
+class FetchHandler:
+    """Reads what there is; a fetch that finds too little waits in the purgatory until its partitions have more."""
+
+    def __init__(
+        self, partitions: Partitions, view: ClusterView, purgatory: Purgatory[Reply], metrics: Metrics
+    ) -> None:
+        self._partitions = partitions
+        self._view = view
+        self._purgatory = purgatory
+        self._bytes_out = metrics.bytes_out
+
+    def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply | asyncio.Future[Reply]:
+        request = incoming.message
+        assert isinstance(request, FetchRequest)
+        if len(request.parts) > PARTS_MAX:
+            raise InvalidRequest(f"{len(request.parts)} parts in one request; at most {PARTS_MAX}")
+        if request.replica_id != CONSUMER:
+            # A forged follower could read what is not committed and make the leader believe that it is replicated.
+            raise ClusterAuthorizationFailed("only brokers of this cluster fetch as replicas")
+        fetch = _Fetch(self._partitions, self._view, request)
+        wait_s = min(max(request.max_wait_ms, 0) / 1000, WAIT_MAX_S)
+        fetch.read()
+        if fetch.satisfied or wait_s == 0 or not request.parts:
+            return self._reply(fetch)
+        return self._purgatory.wait(
+            lambda: self._reply(fetch) if fetch.enough() else None,
+            lambda: self._reply(fetch, again=True),
+            [TopicPartition(part.topic, part.partition) for part in request.parts],
+            wait_s,
+        )
+
+    def _reply(self, fetch: "_Fetch", again: bool = False) -> Reply:
+        if again:
+            fetch.read()
+        self._bytes_out.inc(fetch.size)
+        return Reply(FetchResponse(fetch.results), fetch.attachments)
+
+
+class _Fetch:
+    """One fetch request being answered."""
+
+    def __init__(self, partitions: Partitions, view: ClusterView, request: FetchRequest) -> None:
+        self._partitions = partitions
+        self._view = view
+        self._request = request
+        self._min_bytes = max(request.min_bytes, 0)
+        self._seen: list[tuple[Partition, int, int]] = []
+        self.size = 0
+        self.failed = False
+        self.results: list[FetchPartResult] = []
+        self.attachments: list[Buffer] = []
+
+    @property
+    def satisfied(self) -> bool:
+        return self.failed or self.size >= self._min_bytes
+
+    def read(self) -> None:
+        """Read anew what there is."""
+        self.size, self.failed = 0, False
+        self.results, self.attachments, self._seen = [], [], []
+        left = min(max(self._request.max_bytes, 0), RESPONSE_MAX)
+        for part in self._request.parts:
+            left -= self._read_part(part, left)
+
+    def enough(self) -> bool:
+        """Whether waiting may end. Reads only if what was appended meanwhile can make the difference."""
+        if all(
+            partition.is_leader and partition.high_watermark == high_watermark
+            for partition, high_watermark, _ in self._seen
+        ):
+            return False
+        appended = sum(partition.appended_bytes - before for partition, _, before in self._seen)
+        if all(partition.is_leader for partition, _, _ in self._seen) and self.size + appended < self._min_bytes:
+            return False
+        self.read()
+        return self.satisfied
+
+    def _read_part(self, part: FetchPart, left: int) -> int:
+        try:
+            partition = self._partitions.led(part.topic, part.partition, part.leader_epoch)
+            # The first batch of an answer comes whole, or a batch larger than the limits would block a reader for ever.
+            first = self.size == 0
+            views = (
+                partition.read(part.offset, min(max(part.max_bytes, 0), left), at_least_one=first)
+                if left > 0 or first
+                else []
+            )
+        except OttlaError as error:
+            leader, epoch = self._view.leader_of(part.topic, part.partition)
+            self.failed = True
+            self.results.append(
+                FetchPartResult(error.code, str(error), part.topic, part.partition, leader=leader, leader_epoch=epoch)
+            )
+            return 0
+        size = sum(map(len, views))
+        self._seen.append((partition, partition.high_watermark, partition.appended_bytes))
+        self.attachments += views
+        self.size += size
+        self.results.append(
+            FetchPartResult(
+                0, "", part.topic, part.partition, size, partition.high_watermark, partition.log.log_start_offset,
+                partition.leader, partition.leader_epoch,
+            )
+        )  # fmt: skip
+        return size

@@ -1,0 +1,39 @@
+"""Metadata: who is in the cluster and who leads what; ApiVersions: what can be asked here."""
+
+import secrets
+
+from ottla.broker.cluster_view import ClusterView
+from ottla.net.connection import Connection, Reply
+from ottla.wire.connection import IncomingRequest
+from ottla.wire.errors import BrokerNotAvailable, InvalidRequest
+from ottla.wire.requests import API_RANGES, ApiVersionsResponse, MetadataRequest
+
+TOPICS_MAX = 10_000
+NONCE_BYTES = 16
+
+
+class MetadataHandler:
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+
+    def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply:
+        request = incoming.message
+        assert isinstance(request, MetadataRequest)
+        if request.topics is not None and len(request.topics) > TOPICS_MAX:
+            raise InvalidRequest(f"{len(request.topics)} topics in one request; at most {TOPICS_MAX}")
+        if not self._view.known:
+            raise BrokerNotAvailable("this broker has just started and knows nothing of the cluster yet")
+        return Reply(self._view.describe(request.topics))
+
+
+class ApiVersionsHandler:
+    def __init__(self, broker_id: int, cluster_id: str, software: str) -> None:
+        self._broker_id = broker_id
+        self._cluster_id = cluster_id
+        self._software = software
+
+    def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply:
+        connection.nonce = connection.nonce or secrets.token_bytes(NONCE_BYTES)
+        return Reply(
+            ApiVersionsResponse(API_RANGES, self._software, self._broker_id, self._cluster_id, connection.nonce)
+        )

@@ -1,0 +1,148 @@
+"""Produce: append record batches to partitions that this broker leads."""
+
+import asyncio
+import time
+
+from ottla.broker.cluster_view import ClusterView
+from ottla.broker.metrics import Metrics
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partitions import Partitions
+from ottla.broker.replication.purgatory import Purgatory
+from ottla.broker.storage.flush_loop import Flusher
+from ottla.net.connection import Connection, Reply
+from ottla.wire.connection import IncomingRequest
+from ottla.wire.errors import (
+    InvalidRequest,
+    InvalidRequiredAcks,
+    NotLeaderOrFollower,
+    OttlaError,
+    RequestTimedOut,
+    StorageError,
+)
+from ottla.wire.names import NO_EPOCH
+from ottla.wire.requests import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    ACKS_NONE,
+    ProducePart,
+    ProducePartResult,
+    ProduceRequest,
+    ProduceResponse,
+)
+
+PARTS_MAX = 10_000
+TIMEOUT_MAX_S = 300.0
+
+Awaited = tuple[ProducePartResult, Partition, int]
+"""A part that is appended and not yet committed: its result, its partition, and the offset behind it."""
+
+
+class ProduceHandler:
+    """Appends at once, in the order of arrival; acks that must wait do so in the purgatory."""
+
+    def __init__(
+        self, partitions: Partitions, view: ClusterView, purgatory: Purgatory[Reply], flusher: Flusher, metrics: Metrics
+    ) -> None:
+        self._partitions = partitions
+        self._view = view
+        self._purgatory = purgatory
+        self._flusher = flusher
+        self._bytes_in = metrics.bytes_in
+        self._batches_in = metrics.batches_in
+        self._records_in = metrics.records_in
+
+    def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply | asyncio.Future[Reply] | None:
+        request = incoming.message
+        assert isinstance(request, ProduceRequest)
+        if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+            raise InvalidRequiredAcks(f"acks={request.acks}; allowed are 0, 1 and -1 (all)")
+        if len(request.parts) > PARTS_MAX:
+            raise InvalidRequest(f"{len(request.parts)} parts in one request; at most {PARTS_MAX}")
+        results: list[ProducePartResult] = []
+        awaited: list[Awaited] = []
+        for part, records in zip(request.parts, incoming.attachments, strict=True):
+            results.append(self._append(part, records, request.acks, awaited))
+        if request.acks == ACKS_NONE:
+            self._close_on_error(results, connection)
+            return None
+        response = Reply(ProduceResponse(results))
+        if not awaited:
+            return response
+        return self._wait(response, awaited, min(max(request.timeout_ms, 1) / 1000, TIMEOUT_MAX_S))
+
+    def _append(self, part: ProducePart, records: memoryview, acks: int, awaited: list[Awaited]) -> ProducePartResult:
+        try:
+            partition = self._partitions.led(part.topic, part.partition, NO_EPOCH)
+            appended = partition.append(records, int(time.time() * 1000))
+        except OttlaError as error:
+            return self._failed(part, error)
+        self._bytes_in.inc(len(records))
+        self._batches_in.inc()
+        self._records_in.inc(appended.last_offset - appended.first_offset + 1)
+        result = ProducePartResult(
+            0,
+            "",
+            part.topic,
+            part.partition,
+            appended.first_offset,
+            appended.append_time_ms,
+            partition.log.log_start_offset,
+        )
+        end = appended.last_offset + 1
+        if partition.high_watermark < end and (acks == ACKS_ALL or partition.durable):
+            awaited.append((result, partition, end))
+        if partition.durable:
+            self._flush(partition, end)
+        return result
+
+    def _failed(self, part: ProducePart, error: OttlaError) -> ProducePartResult:
+        leader, leader_epoch = self._view.leader_of(part.topic, part.partition)
+        return ProducePartResult(
+            error.code, str(error), part.topic, part.partition, leader=leader, leader_epoch=leader_epoch
+        )
+
+    def _flush(self, partition: Partition, end: int) -> None:
+        """Have the log flushed; the partition moves its high watermark when that is done."""
+
+        def done(flushed: "asyncio.Future[None]") -> None:
+            flushed.exception() if not flushed.cancelled() else None  # a failed log says so itself, and its acks time out
+            partition.flushed()
+
+        asyncio.ensure_future(self._flusher.durable(partition.log, end)).add_done_callback(done)
+
+    def _wait(self, response: Reply, awaited: list[Awaited], timeout_s: float) -> asyncio.Future[Reply]:
+        def attempt() -> Reply | None:
+            for entry in list(awaited):
+                result, partition, end = entry
+                if partition.high_watermark >= end:
+                    awaited.remove(entry)
+                elif (error := _lost(partition)) is not None:
+                    _fail(result, error)
+                    awaited.remove(entry)
+            return response if not awaited else None
+
+        def give_up() -> Reply:
+            for result, partition, _ in awaited:
+                _fail(result, RequestTimedOut(f"{partition.where} was not acknowledged by all in {timeout_s:g} s"))
+            return response
+
+        return self._purgatory.wait(attempt, give_up, [partition.where for _, partition, _ in awaited], timeout_s)
+
+    def _close_on_error(self, results: list[ProducePartResult], connection: Connection) -> None:
+        """Nobody hears an answer with acks=0: hanging up is the only way to tell the producer that something is wrong."""
+        if any(result.error_code for result in results):
+            connection.close()
+
+
+def _lost(partition: Partition) -> OttlaError | None:
+    """Why a record that was appended can no more be acknowledged here."""
+    if partition.log.failed:
+        return StorageError(f"the disk under {partition.where} failed")
+    if not partition.is_leader:
+        return NotLeaderOrFollower(f"{partition.where} is led by another broker by now")
+    return None
+
+
+def _fail(result: ProducePartResult, error: OttlaError) -> None:
+    result.error_code, result.error_message = error.code, str(error)
+    result.base_offset = -1

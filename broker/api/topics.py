@@ -1,0 +1,82 @@
+"""CreateTopics and DeleteTopics: for the controller to do, so any other broker says who that is."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from ottla.broker.api.later import later
+from ottla.net.connection import Connection, Reply
+from ottla.wire.connection import IncomingRequest
+from ottla.wire.errors import InvalidRequest, NotController, OttlaError
+from ottla.wire.requests import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    NewTopic,
+    TopicResult,
+)
+
+TOPICS_MAX = 1_000
+TIMEOUT_MAX_S = 120.0
+
+
+class TopicAuthority(Protocol):
+    """The controller, as far as this file needs it."""
+
+    async def create_topic(self, topic: NewTopic, *, validate_only: bool, timeout_s: float) -> str: ...
+    async def delete_topic(self, name: str, *, timeout_s: float) -> None: ...
+
+
+class TopicHandlers:
+    """``authority`` gives the controller if it is on this broker."""
+
+    def __init__(self, authority: Callable[[], TopicAuthority | None]) -> None:
+        self._authority = authority
+
+    def create(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+        request = incoming.message
+        assert isinstance(request, CreateTopicsRequest)
+        controller = self._controller(len(request.topics))
+        timeout_s = _timeout_s(request.timeout_ms)
+
+        async def create_one(topic: NewTopic) -> TopicResult:
+            work = controller.create_topic(topic, validate_only=request.validate_only, timeout_s=timeout_s)
+            return await _result(topic.name, work)
+
+        async def create_all() -> Reply:
+            return Reply(CreateTopicsResponse([await create_one(topic) for topic in request.topics]))
+
+        return later(create_all())
+
+    def delete(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+        request = incoming.message
+        assert isinstance(request, DeleteTopicsRequest)
+        controller = self._controller(len(request.names))
+        timeout_s = _timeout_s(request.timeout_ms)
+
+        async def delete_all() -> Reply:
+            works = [_result(name, controller.delete_topic(name, timeout_s=timeout_s)) for name in request.names]
+            return Reply(DeleteTopicsResponse(list(await asyncio.gather(*works))))
+
+        return later(delete_all())
+
+    def _controller(self, count: int) -> TopicAuthority:
+        if count > TOPICS_MAX:
+            raise InvalidRequest(f"{count} topics in one request; at most {TOPICS_MAX}")
+        controller = self._authority()
+        if controller is None:
+            raise NotController
+        return controller
+
+
+async def _result(name: str, work: Awaitable[str | None]) -> TopicResult:
+    try:
+        topic_id = await work
+    except OttlaError as error:
+        return TopicResult(error.code, str(error), name)
+    return TopicResult(0, "", name, topic_id or "")
+
+
+def _timeout_s(timeout_ms: int) -> float:
+    return min(max(timeout_ms, 1) / 1000, TIMEOUT_MAX_S)

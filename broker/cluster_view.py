@@ -1,0 +1,92 @@
+"""The cluster as this broker knows it: the metadata cache that every broker has and any client may ask."""
+
+from collections.abc import Iterable
+
+from ottla.wire.errors import UnknownTopicOrPartition
+from ottla.wire.names import NO_EPOCH, NO_LEADER
+from ottla.wire.requests import (
+    BrokerEndpoint,
+    MetadataResponse,
+    PartitionMetadata,
+    TopicConfig,
+    TopicMetadata,
+    UpdateMetadataRequest,
+)
+
+
+class ClusterView:
+    """Changed by UpdateMetadata only, so it is exactly as fresh as the controller's last word."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
+        self.controller = -1
+        self.known = False
+        """Whether the controller has ever spoken to this broker."""
+        self.brokers: dict[int, BrokerEndpoint] = {}
+        self._topics: dict[str, TopicMetadata] = {}
+        self._versions: dict[tuple[str, int], int] = {}
+
+    def update(self, request: UpdateMetadataRequest) -> None:
+        self.controller = request.controller_id
+        self.brokers = {broker.id: broker for broker in request.brokers}
+        if request.full:
+            self._topics.clear()
+            self._versions.clear()
+        for name in request.deleted:
+            self._forget(name)
+        for topic in request.topics:
+            self._learn_topic(topic)
+        for state in request.partitions:
+            topic_metadata = self._topics.get(state.topic)
+            key = (state.topic, state.partition)
+            if topic_metadata is None or topic_metadata.topic_id != state.topic_id:
+                continue
+            if state.version < self._versions.get(key, -1):
+                continue  # two messages overtook each other: the later decision stands
+            self._versions[key] = state.version
+            self._set(topic_metadata, PartitionMetadata(
+                state.partition, state.leader, state.leader_epoch, state.replicas, state.isr
+            ))  # fmt: skip
+        self.known = True
+
+    def topic(self, name: str) -> TopicMetadata | None:
+        return self._topics.get(name)
+
+    def leader_of(self, topic: str, partition: int) -> tuple[int, int]:
+        """Leader and leader epoch as far as known."""
+        metadata = self._topics.get(topic)
+        if metadata is None or not 0 <= partition < len(metadata.partitions):
+            return NO_LEADER, NO_EPOCH
+        return metadata.partitions[partition].leader, metadata.partitions[partition].leader_epoch
+
+    def describe(self, names: Iterable[str] | None) -> MetadataResponse:
+        """The answer to a Metadata request: these topics, or all."""
+        topics = list(self._topics.values()) if names is None else [self._describe(name) for name in names]
+        return MetadataResponse(self.cluster_id, self.controller, list(self.brokers.values()), topics)
+
+    def _describe(self, name: str) -> TopicMetadata:
+        known = self._topics.get(name)
+        if known is not None:
+            return known
+        return TopicMetadata(name, "", [], {}, UnknownTopicOrPartition.code, f"topic {name!r} does not exist")
+
+    def _learn_topic(self, topic: TopicConfig) -> None:
+        known = self._topics.get(topic.topic)
+        if known is not None and known.topic_id == topic.topic_id:
+            known.config = topic.config
+            return
+        self._forget(topic.topic)
+        self._topics[topic.topic] = TopicMetadata(topic.topic, topic.topic_id, [], topic.config)
+
+    def _forget(self, name: str) -> None:
+        gone = self._topics.pop(name, None)
+        if gone is not None:
+            for partition in gone.partitions:
+                self._versions.pop((name, partition.partition), None)
+
+    @staticmethod
+    def _set(topic: TopicMetadata, partition: PartitionMetadata) -> None:
+        while len(topic.partitions) <= partition.partition:
+            missing = len(topic.partitions)
+            topic.partitions.append(PartitionMetadata(missing, NO_LEADER, NO_EPOCH, [], []))
+        topic.partitions[partition.partition] = partition

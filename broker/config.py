@@ -1,0 +1,211 @@
+"""What a broker can be told, under Kafka's property names.
+
+Defaults, then a properties file, then the environment (OTTLA_BROKER_ID), then flags (-o broker.id=1): the later wins.
+Every field carries its help text; docs/configuration.md is made from it.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from ottla.net.connection import Limits
+from ottla.wire.errors import ConfigError
+from ottla.wire.names import BROKER_ID_MAX
+
+ENVIRONMENT_PREFIX = "OTTLA_"
+
+
+def setting(default: Any, text: str) -> Any:
+    """A field of the config: its default and what it is for."""
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class Listener:
+    """An address: where a broker listens, or where others find it."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"PLAINTEXT://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerConfig:
+    """One broker's settings."""
+
+    broker_id: int = setting(-1, "this broker's number, unlike all others'")
+    zookeeper_connect: str = setting(
+        "127.0.0.1:2181", "the ZooKeeper servers, with an optional chroot: host:2181,host:2181/path"
+    )
+    zookeeper_session_timeout_ms: int = setting(
+        6_000, "how long ZooKeeper waits for a silent broker; less than replica.lag.time.max.ms"
+    )
+    zookeeper_connection_timeout_ms: int = setting(15_000, "how long the first connection to ZooKeeper may take")
+    listeners: str = setting("PLAINTEXT://127.0.0.1:9092", "where to listen; port 0 takes a free one")
+    advertised_listeners: str = setting("", "where others find this broker, if not at listeners")
+    admin_listener: str = setting(
+        "http://127.0.0.1:8092", "where health and metrics are served; port 0 takes a free one"
+    )
+    broker_rack: str = setting("", "the rack this broker stands in")
+    log_dirs: str = setting("/tmp/ottla-logs", "folders for the data, separated by commas")
+    log_segment_bytes: int = setting(1024**3, "a segment of a log is at most this large")
+    log_roll_ms: int = setting(7 * 24 * 3600 * 1000, "a segment of a log spans at most this time")
+    log_retention_ms: int = setting(7 * 24 * 3600 * 1000, "records older than this may be deleted; -1 keeps them")
+    log_retention_bytes: int = setting(-1, "a partition larger than this loses its oldest segments; -1 keeps them")
+    log_retention_check_interval_ms: int = setting(300_000, "how often retention is looked after")
+    log_index_interval_bytes: int = setting(4096, "an index entry for each so many bytes of a log")
+    log_message_timestamp_type: str = setting("CreateTime", "whose clock times records: CreateTime or LogAppendTime")
+    log_flush_policy: str = setting(
+        "os", "os: the kernel writes to disk when it likes; durable: acks wait for fdatasync"
+    )
+    log_flush_offset_checkpoint_interval_ms: int = setting(60_000, "how often recovery points are written")
+    message_max_bytes: int = setting(1024 * 1024 + 12, "the largest record batch")
+    min_insync_replicas: int = setting(1, "how many replicas must have a record before acks=all is answered")
+    replica_lag_time_max_ms: int = setting(10_000, "a follower that has not caught up for this long is out of sync")
+    socket_request_max_bytes: int = setting(100 * 1024 * 1024, "the longest request")
+    queued_max_request_bytes: int = setting(512 * 1024 * 1024, "memory for requests that have arrived in part")
+    max_connections: int = setting(10_000, "how many connections may be open")
+    max_connections_per_ip: int = setting(5_000, "how many connections may be open from one address")
+    connections_max_idle_ms: int = setting(600_000, "a connection that is silent for this long is closed")
+    connection_handshake_timeout_ms: int = setting(10_000, "a new connection must have sent its first request by then")
+    connection_frame_timeout_ms: int = setting(30_000, "a request must have arrived whole by then")
+
+    def __post_init__(self) -> None:
+        _require(
+            0 <= self.broker_id <= BROKER_ID_MAX, "broker.id", self.broker_id, f"a number from 0 to {BROKER_ID_MAX}"
+        )
+        lag, session = self.replica_lag_time_max_ms, self.zookeeper_session_timeout_ms
+        # A leader that is cut off would else throw its followers out of the ISR before its own session dies, and then
+        # only the dead leader could be elected (KIP-537).
+        _require(
+            0 < session < lag,
+            "zookeeper.session.timeout.ms",
+            session,
+            f"a number below replica.lag.time.max.ms ({lag})",
+        )
+        _require(bool(self.data_folders), "log.dirs", self.log_dirs, "at least one folder")
+        _require(
+            self.log_flush_policy in ("os", "durable"),
+            "log.flush.policy",
+            self.log_flush_policy,
+            "os or durable",
+        )
+        for name in ("log_segment_bytes", "message_max_bytes", "min_insync_replicas", "socket_request_max_bytes"):
+            _require(getattr(self, name) > 0, property_name(name), getattr(self, name), "a positive number")
+        parse_listener("listeners", self.listeners)
+        parse_listener("admin.listener", self.admin_listener)
+        if self.advertised_listeners:
+            parse_listener("advertised.listeners", self.advertised_listeners)
+
+    @property
+    def listener(self) -> Listener:
+        return parse_listener("listeners", self.listeners)
+
+    @property
+    def data_folders(self) -> list[Path]:
+        return [Path(part.strip()) for part in self.log_dirs.split(",") if part.strip()]
+
+    def advertised(self, bound_port: int) -> Listener:
+        """Where others find this broker, given the port that it really got."""
+        if self.advertised_listeners:
+            told = parse_listener("advertised.listeners", self.advertised_listeners)
+            return Listener(told.host, told.port or bound_port)
+        host = self.listener.host
+        return Listener("127.0.0.1" if host in ("", "0.0.0.0", "::") else host, bound_port)
+
+    def limits(self) -> Limits:
+        return Limits(
+            frame_max=self.socket_request_max_bytes,
+            pending_frames_bytes=self.queued_max_request_bytes,
+            connections=self.max_connections,
+            connections_per_ip=self.max_connections_per_ip,
+            idle_s=self.connections_max_idle_ms / 1000,
+            first_frame_s=self.connection_handshake_timeout_ms / 1000,
+            frame_s=self.connection_frame_timeout_ms / 1000,
+        )
+
+
+def property_name(field_name: str) -> str:
+    return field_name.replace("_", ".")
+
+
+def known_properties() -> dict[str, type]:
+    """Every property, with its type."""
+    return {property_name(f.name): f.type if isinstance(f.type, type) else str for f in fields(BrokerConfig)}
+
+
+def load(
+    path: Path | None, environment: Mapping[str, str], flags: Iterable[str] = ()
+) -> tuple[BrokerConfig, list[str]]:
+    """The config from all its sources, and the names in the file that nobody knows (Kafka ignores them, so do we)."""
+    known = known_properties()
+    values: dict[str, str] = {}
+    unknown: list[str] = []
+    if path is not None:
+        for key, value in read_properties(path).items():
+            if key in known:
+                values[key] = value
+            else:
+                unknown.append(key)
+    for key in known:
+        name = ENVIRONMENT_PREFIX + key.replace(".", "_").upper()
+        if name in environment:
+            values[key] = environment[name]
+    for flag in flags:
+        key, equals, value = flag.partition("=")
+        key = key.strip()
+        if not equals:
+            raise ConfigError(f"-o {flag!r} is not key=value")
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            raise ConfigError(f"unknown property {key!r}", hint=f"did you mean {near[0]}?" if near else None)
+        values[key] = value.strip()
+    return BrokerConfig(
+        **{key.replace(".", "_"): _convert(key, known[key], value) for key, value in values.items()}
+    ), unknown
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """A Java properties file: ``key=value`` lines, comments after ``#``, ``!`` or ``//`` at the start of a line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    found: dict[str, str] = {}
+    joined = re.sub(r"\\\n[ \t]*", "", text)
+    for number, line in enumerate(joined.splitlines(), 1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith(("#", "!", "//")):
+            continue
+        match = re.match(r"([^=:\s]+)\s*[=:]\s*(.*)", stripped)
+        if match is None:
+            raise ConfigError(f"{path}, line {number}: {stripped!r} is not key=value")
+        found[match[1]] = match[2].strip()
+    return found
+
+
+def parse_listener(name: str, text: str) -> Listener:
+    """``PLAINTEXT://host:port``; one is enough."""
+    match = re.fullmatch(r"(?:\w+://)?(\[[0-9a-fA-F:]+\]|[^:/,\[\]]*):(\d{1,5})", text.strip())
+    if match is None or int(match[2]) > 65535:
+        raise ConfigError(f"{name}={text!r} is not allowed; give PLAINTEXT://host:port")
+    return Listener(match[1].strip("[]"), int(match[2]))
+
+
+def _convert(key: str, kind: type, text: str) -> Any:
+    if kind is not int:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"{key}={text!r} is not allowed; give a whole number") from None
+
+
+def _require(holds: bool, name: str, value: object, allowed: str) -> None:
+    if not holds:
+        raise ConfigError(f"{name}={value} is not allowed; give {allowed}")

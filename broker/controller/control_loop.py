@@ -1,0 +1,266 @@
+"""One term as controller: a queue of events, one task that takes them one by one, and the hands that carry actions out."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from ottla.broker.controller.link_loop import Link
+from ottla.broker.controller.placement import check_assignment, place
+from ottla.broker.controller.state import Action, Broker, ControllerState, ReadAgain, RemoveTopic, Tell, WriteStates
+from ottla.broker.peers import Identity
+from ottla.broker.storage.log_config import parse_topic_config
+from ottla.wire.errors import (
+    InvalidReplicationFactor,
+    NotController,
+    OttlaError,
+    RequestTimedOut,
+    StaleControllerEpoch,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from ottla.wire.names import check_topic_name
+from ottla.wire.requests import BrokerEndpoint, NewTopic, StopReplicaRequest
+from ottla.zk.election import ControllerTerm
+from ottla.zk.membership import live_brokers
+from ottla.zk.metadata import load_topic, load_topics, write_partition_states
+from ottla.zk.session import ZkSession
+from ottla.zk.topics import create_topic, delete_topic, mark_for_deletion
+from ottla.zk.watches import ChildrenWatch
+from ottla.zk.znodes import BrokerZnode, DeleteTopicZnode, PartitionStateZnode, TopicZnode, uuid_to_text
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+Event = Callable[[], Awaitable[None]]
+
+REPLICATION_FACTOR_MAX = 1
+"""Followers do not replicate yet: a topic that promised copies which nobody makes would lie to acks=all."""
+
+
+class ControlLoop:
+    """``run`` returns when the term is over. Topics are created and deleted through it from any task."""
+
+    def __init__(self, session: ZkSession, identity: Identity, term: ControllerTerm) -> None:
+        self._session = session
+        self._identity = identity
+        self._term = term
+        self._state = ControllerState(identity.broker_id, term.epoch)
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._links: dict[int, Link] = {}
+        self._gone: dict[str, list[asyncio.Future[None]]] = {}
+        self._brokers_watch = ChildrenWatch(session, BrokerZnode.PARENT, lambda _: self._put(self._brokers_changed))
+        self._deletions_watch = ChildrenWatch(session, DeleteTopicZnode.PARENT, self._deletions_changed)
+        self._over = False
+
+    # --- the term ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Be the controller until somebody else is, or the session ends."""
+        logger.info("controller term begins epoch=%d", self._term.epoch)
+        try:
+            await self._brokers_watch.start()  # watches before reads: what changes while we read is not missed
+            await self._deletions_watch.start()
+            await self._load()
+            while not self._over:
+                event = await self._events.get()
+                await event()
+        except StaleControllerEpoch as error:
+            logger.info("controller term is over epoch=%d error=%s", self._term.epoch, error)
+        finally:
+            self._over = True
+            await self._brokers_watch.stop()
+            await self._deletions_watch.stop()
+            for link in self._links.values():
+                await link.close()
+            logger.info("controller term ended epoch=%d", self._term.epoch)
+
+    async def _load(self) -> None:
+        await self._session.sync("/")
+        brokers, topics = await asyncio.gather(self._read_brokers(), load_topics(self._session))
+        for name, why in topics.malformed.items():
+            logger.error("topic ignored topic=%s error=%s", name, why)
+        await self._set_links(brokers)
+        await self._act(self._state.loaded(brokers, topics.topics.values(), topics.deleting))
+
+    def _put(self, event: Event) -> None:
+        self._events.put_nowait(event)
+
+    # --- events --------------------------------------------------------------------------------------------------------
+
+    async def _brokers_changed(self) -> None:
+        await self._session.sync("/")
+        brokers = await self._read_brokers()
+        if brokers == self._state.brokers:
+            return
+        logger.info("brokers changed live=%s before=%s", sorted(brokers), sorted(self._state.brokers))
+        await self._set_links(brokers)
+        await self._act(self._state.brokers_seen(brokers))
+
+    def _deletions_changed(self, names: list[str]) -> None:
+        async def event() -> None:
+            await self._act(self._state.deletions_seen(names))
+
+        self._put(event)
+
+    async def _read_brokers(self) -> dict[int, Broker]:
+        live = await live_brokers(self._session)
+        return {
+            i: Broker(
+                BrokerEndpoint(i, found.broker.host, found.broker.port, found.broker.rack), found.broker.broker_epoch
+            )
+            for i, found in live.items()
+        }
+
+    async def _set_links(self, brokers: dict[int, Broker]) -> None:
+        """A link to every live broker; one to an earlier life of a broker is closed first."""
+        for i in list(self._links):
+            if brokers.get(i) != self._state.brokers.get(i):
+                await self._links.pop(i).close()
+        for i, broker in brokers.items():
+            if i not in self._links:
+                self._links[i] = Link(self._identity, broker.endpoint)
+
+    # --- actions -------------------------------------------------------------------------------------------------------
+
+    async def _act(self, actions: list[Action]) -> list[asyncio.Future[bool]]:
+        """Carry actions out, and what follows from their results; gives the orders that are on their way."""
+        told: list[asyncio.Future[bool]] = []
+        for action in actions:
+            if isinstance(action, Tell):
+                told += self._tell(action)
+            elif isinstance(action, WriteStates):
+                results = await write_partition_states(self._session, self._term, action.changes)
+                for result in results.values():
+                    if isinstance(result, StaleControllerEpoch):
+                        raise result
+                told += await self._act(self._state.states_written(action.changes, results))
+            elif isinstance(action, RemoveTopic):
+                await delete_topic(self._session, self._term, action.name)
+                told += await self._act(self._state.topic_removed(action.name))
+                for waiter in self._gone.pop(action.name, []):
+                    _set(waiter, None)
+            else:
+                told += await self._read_again(action)
+        return told
+
+    async def _read_again(self, action: ReadAgain) -> list[asyncio.Future[bool]]:
+        await self._session.sync("/")
+        try:
+            loaded = await load_topic(self._session, action.name)
+        except UnknownTopicOrPartition:
+            return []
+        return await self._act(self._state.topic_read(loaded))
+
+    def _tell(self, action: Tell) -> list[asyncio.Future[bool]]:
+        link = self._links.get(action.broker)
+        if link is None:
+            return []  # it failed a moment ago: the next event says so
+        obeyed = link.tell(action.request)
+        if isinstance(action.request, StopReplicaRequest):
+            names = {part.topic for part in action.request.parts if part.delete}
+            obeyed.add_done_callback(lambda done: self._stopped(names, action.broker) if done.result() else None)
+        return [obeyed]
+
+    def _stopped(self, names: set[str], broker: int) -> None:
+        async def event() -> None:
+            for name in names:
+                await self._act(self._state.replicas_deleted(name, broker))
+
+        self._put(event)
+
+    # --- topics --------------------------------------------------------------------------------------------------------
+
+    async def create_topic(self, topic: NewTopic, *, validate_only: bool, timeout_s: float) -> str:
+        """Create a topic and wait until all live brokers know it; gives its id."""
+
+        async def create() -> tuple[str, list[asyncio.Future[bool]]]:
+            return await self._create(topic, validate_only)
+
+        topic_id, told = await self._in_turn(create, timeout_s, f"topic {topic.name!r} was not created")
+        if told:
+            await asyncio.wait(told, timeout=timeout_s)
+        return topic_id
+
+    async def delete_topic(self, name: str, *, timeout_s: float) -> None:
+        """Mark a topic for deletion and wait until it is gone; when time is over, it goes on being deleted."""
+        check_topic_name(name)
+        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def mark() -> None:
+            if name not in self._state.topics:
+                raise UnknownTopicOrPartition(f"topic {name!r} does not exist", topic=name)
+            self._gone.setdefault(name, []).append(gone)
+            await mark_for_deletion(self._session, self._term, name)
+            await self._act(self._state.deletions_seen([name]))
+
+        await self._in_turn(mark, timeout_s, f"topic {name!r} was not deleted")
+        await asyncio.wait([gone], timeout=timeout_s)
+        if not gone.done():
+            raise RequestTimedOut(
+                f"topic {name!r} is still being deleted: a broker that holds some of it does not answer"
+            )
+        gone.result()
+
+    async def _create(self, new: NewTopic, validate_only: bool) -> tuple[str, list[asyncio.Future[bool]]]:
+        check_topic_name(new.name)
+        if new.name in self._state.topics:
+            raise TopicAlreadyExists(f"topic {new.name!r} exists", topic=new.name)
+        parse_topic_config(new.config)
+        assignment = self._assignment(new)
+        if validate_only:
+            return "", []
+        topic_id = uuid_to_text(uuid.uuid4())
+        topic = TopicZnode({partition: tuple(replicas) for partition, replicas in enumerate(assignment)}, topic_id)
+        states = {
+            partition: PartitionStateZnode(replicas[0], 0, self._term.epoch, tuple(replicas))
+            for partition, replicas in topic.partitions.items()
+        }
+        loaded = await create_topic(self._session, self._term, new.name, topic, states=states, config=new.config)
+        return topic_id, await self._act(self._state.topic_created(loaded))
+
+    def _assignment(self, new: NewTopic) -> list[list[int]]:
+        racks = {i: broker.endpoint.rack for i, broker in self._state.brokers.items()}
+        if new.assignment is not None:
+            assignment = check_assignment(new.assignment, racks)
+        else:
+            # The next topic begins where the last one's partitions ended, so that many small topics spread evenly.
+            start = sum(len(topic.replicas) for topic in self._state.topics.values())
+            assignment = place(new.partitions, new.replication_factor, racks, start)
+        if len(assignment[0]) > REPLICATION_FACTOR_MAX:
+            raise InvalidReplicationFactor(
+                f"replication factor {len(assignment[0])}; this version keeps one copy of each record"
+            )
+        return assignment
+
+    async def _in_turn(self, work: Callable[[], Awaitable[R]], timeout_s: float, otherwise: str) -> R:
+        """Do something as an event, and wait here for its result."""
+        if self._over:
+            raise NotController
+        result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+
+        async def event() -> None:
+            try:
+                _set(result, await work())
+            except StaleControllerEpoch as error:
+                _set(result, error=NotController(str(error)))
+                raise
+            except OttlaError as error:
+                _set(result, error=error)
+
+        self._put(event)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await result
+        except TimeoutError:
+            raise RequestTimedOut(f"{otherwise} in {timeout_s:g} s") from None
+
+
+def _set(waiter: asyncio.Future[Any], result: Any = None, *, error: OttlaError | None = None) -> None:
+    if waiter.done():
+        return
+    if error is not None:
+        waiter.set_exception(error)
+    else:
+        waiter.set_result(result)

@@ -1,0 +1,76 @@
+"""Every broker races for /controller, all the time: the winner runs a term, the others watch until it is free."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from ottla.broker.controller.control_loop import ControlLoop
+from ottla.broker.peers import Identity
+from ottla.wire.errors import OttlaError
+from ottla.zk.election import ControllerTerm, OtherController, elect, resign
+from ottla.zk.session import ZkSession
+from ottla.zk.watches import NodeWatch
+from ottla.zk.znodes import ControllerZnode
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 0.2
+
+
+class ElectionLoop:
+    """Owns a task from ``start`` to ``stop``; ``controller`` is the term that this broker holds, if it does."""
+
+    def __init__(self, session: ZkSession, identity: Identity, on_term: Callable[[bool], None]) -> None:
+        self._session = session
+        self._identity = identity
+        self._on_term = on_term
+        self._changed = asyncio.Event()
+        self._watch = NodeWatch(session, ControllerZnode.PATH, lambda data, stat: self._changed.set())
+        self._task: asyncio.Task[None] | None = None
+        self.controller: ControlLoop | None = None
+
+    async def start(self) -> None:
+        await self._watch.start()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="controller election")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._watch.stop()
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            try:
+                await self._race()
+            except OttlaError as error:
+                logger.info("controller election failed error=%s", error)
+                await asyncio.sleep(RETRY_S)
+            except Exception:
+                logger.exception("the controller failed")
+                await asyncio.sleep(RETRY_S)
+
+    async def _race(self) -> None:
+        outcome = await elect(self._session, self._identity.broker_id, int(time.time() * 1000))
+        if isinstance(outcome, OtherController):
+            logger.info("controller exists broker=%d epoch=%d (NodeExists)", outcome.broker_id, outcome.epoch)
+            await self._changed.wait()
+            return
+        self.controller = ControlLoop(self._session, self._identity, outcome)
+        self._on_term(True)
+        try:
+            await self.controller.run()
+        finally:
+            self.controller = None
+            self._on_term(False)
+            if self._session.connected:
+                await asyncio.shield(_resign_quietly(self._session, outcome))
+
+
+async def _resign_quietly(session: ZkSession, term: ControllerTerm) -> None:
+    try:
+        await resign(session, term)
+    except OttlaError as error:
+        logger.info("controller could not resign error=%s", error)

@@ -1,0 +1,208 @@
+"""A broker, put together: builds the parts in order, stops them in reverse."""
+
+import asyncio
+import gc
+import logging
+import time
+from contextlib import AsyncExitStack
+
+from ottla import __version__
+from ottla.broker.admin.app import AdminServer
+from ottla.broker.api.control import ControlHandlers
+from ottla.broker.api.dispatch import Dispatch
+from ottla.broker.api.fetch import FetchHandler
+from ottla.broker.api.metadata import ApiVersionsHandler, MetadataHandler
+from ottla.broker.api.offsets import ListOffsetsHandler
+from ottla.broker.api.produce import ProduceHandler
+from ottla.broker.api.topics import TopicHandlers
+from ottla.broker.cluster_view import ClusterView
+from ottla.broker.config import BrokerConfig, parse_listener
+from ottla.broker.membership_loop import MembershipLoop
+from ottla.broker.metrics import Metrics
+from ottla.broker.peers import Identity
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partitions import Partitions
+from ottla.broker.replication.purgatory import Purgatory
+from ottla.broker.storage.clean_loop import CleanIntervals, CleanLoop
+from ottla.broker.storage.flush_loop import Flusher
+from ottla.broker.storage.log_config import LogConfig
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.shutdown_marker import current_boot_id
+from ottla.net.connection import Reply
+from ottla.net.server import Server
+from ottla.wire.names import NO_EPOCH, TopicPartition
+from ottla.wire.requests import Api
+from ottla.zk.membership import cluster_id, cluster_secret, ensure_persistent_paths
+from ottla.zk.session import ZkSession
+from ottla.zk.znodes import BrokerZnode
+
+logger = logging.getLogger(__name__)
+
+
+class Node:
+    """One broker process."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._parts = AsyncExitStack()
+        self._metrics = Metrics()
+        self._fetches: Purgatory[Reply] = Purgatory()
+        self._acks: Purgatory[Reply] = Purgatory()
+        self.port = 0
+        self.admin_port = 0
+
+    async def start(self) -> None:
+        """Start everything; whatever was started is stopped again if something fails."""
+        try:
+            await self._start()
+        except BaseException:
+            await self._parts.aclose()
+            raise
+        gc.collect()
+        gc.freeze()  # what was built by now stays for good: the collector need not look at it again
+        logger.info(
+            "broker started broker=%d port=%d admin_port=%d", self._config.broker_id, self.port, self.admin_port
+        )
+
+    async def stop(self) -> None:
+        """Stop cleanly: no new requests, then leave the cluster, then close the logs."""
+        await self._parts.aclose()
+        logger.info("broker stopped broker=%d", self._config.broker_id)
+
+    async def _start(self) -> None:
+        config = self._config
+        session = ZkSession(config.zookeeper_connect, timeout_ms=config.zookeeper_session_timeout_ms)
+        await session.start(config.zookeeper_connection_timeout_ms / 1000)
+        self._parts.push_async_callback(session.close)
+        await ensure_persistent_paths(session)
+        identity = Identity(config.broker_id, NO_EPOCH, await cluster_id(session), await cluster_secret(session))
+
+        log_dirs = await self._open_log_dirs(identity.cluster_id)
+        view = ClusterView(identity.cluster_id)
+        partitions = Partitions(config.broker_id, log_dirs, log_defaults(config), self._changed)
+        self._parts.push_async_callback(partitions.close)
+        self._start_cleaning(log_dirs, partitions)
+
+        membership = MembershipLoop(
+            session,
+            self._registration(log_dirs[0].data_uuid),
+            identity,
+            current_boot_id(),
+            self._metrics.is_controller.set,
+        )
+        server = Server(self._dispatch(membership, partitions, view), config.limits())
+        self.port = await server.start(config.listener.host, config.listener.port)
+        self._parts.push_async_callback(server.stop)
+        advertised = config.advertised(self.port)
+        membership.set_address(advertised.host, advertised.port)
+
+        admin = AdminServer(
+            self._metrics.registry,
+            lambda: _why_not_ready(membership, view),
+            lambda: self._refresh_gauges(server, partitions, log_dirs),
+        )
+        self.admin_port = await admin.start(*_address(config))
+        self._parts.push_async_callback(admin.stop)
+        await membership.start(unclean=any(log_dir.tail_suspect for log_dir in log_dirs))
+        self._parts.push_async_callback(membership.stop)
+        for log_dir in log_dirs:
+            log_dir.tail_reported()
+
+    # --- parts ---------------------------------------------------------------------------------------------------------
+
+    async def _open_log_dirs(self, cluster: str) -> list[LogDir]:
+        defaults = log_defaults(self._config)
+        return [
+            await asyncio.to_thread(
+                LogDir.open, folder, broker_id=self._config.broker_id, cluster_id=cluster, config_for=lambda _: defaults
+            )
+            for folder in self._config.data_folders
+        ]
+
+    def _start_cleaning(self, log_dirs: list[LogDir], partitions: Partitions) -> None:
+        def high_watermarks() -> dict[TopicPartition, int]:
+            return {partition.where: partition.high_watermark for partition in partitions}
+
+        intervals = CleanIntervals(
+            log_retention_check_interval_ms=self._config.log_retention_check_interval_ms,
+            log_flush_offset_checkpoint_interval_ms=self._config.log_flush_offset_checkpoint_interval_ms,
+        )
+        for log_dir in log_dirs:
+            cleaner = CleanLoop(
+                log_dir,
+                high_watermarks=high_watermarks,
+                now_ms=lambda: int(time.time() * 1000),
+                clock=time.monotonic,
+                intervals=intervals,
+            )
+            cleaner.start()
+            self._parts.push_async_callback(cleaner.stop)
+
+    def _registration(self, data_uuid: str) -> BrokerZnode:
+        config = self._config
+        return BrokerZnode(config.broker_id, "", 0, rack=config.broker_rack or None, uuid=data_uuid)
+
+    def _dispatch(self, membership: MembershipLoop, partitions: Partitions, view: ClusterView) -> Dispatch:
+        config, metrics = self._config, self._metrics
+        topics = TopicHandlers(lambda: membership.controller)
+        control = ControlHandlers(lambda: membership.identity, partitions, view)
+        software = f"ottla {__version__}"
+        return Dispatch(
+            {
+                Api.PRODUCE: ProduceHandler(partitions, view, self._acks, Flusher(), metrics),
+                Api.FETCH: FetchHandler(partitions, view, self._fetches, metrics),
+                Api.LIST_OFFSETS: ListOffsetsHandler(partitions),
+                Api.METADATA: MetadataHandler(view),
+                Api.API_VERSIONS: ApiVersionsHandler(config.broker_id, view.cluster_id, software),
+                Api.CREATE_TOPICS: topics.create,
+                Api.DELETE_TOPICS: topics.delete,
+                Api.BROKER_HANDSHAKE: control.handshake,
+                Api.LEADER_AND_ISR: control.leader_and_isr,
+                Api.UPDATE_METADATA: control.update_metadata,
+                Api.STOP_REPLICA: control.stop_replica,
+            },
+            metrics,
+        )
+
+    def _changed(self, partition: Partition) -> None:
+        """Something happened to a partition: those who wait for it may go on."""
+        self._fetches.touch(partition.where)
+        self._acks.touch(partition.where)
+
+    def _refresh_gauges(self, server: Server, partitions: Partitions, log_dirs: list[LogDir]) -> None:
+        metrics = self._metrics
+        metrics.connections.set(len(server.connections))
+        metrics.refused_connections.set(server.refused)
+        metrics.purgatory.labels("fetch").set(self._fetches.size)
+        metrics.purgatory.labels("produce").set(self._acks.size)
+        metrics.replicas.set(len(partitions))
+        metrics.leaders.set(sum(partition.is_leader for partition in partitions))
+        broken = sum(partition.log.failed for partition in partitions)
+        metrics.failed_logs.set(broken + sum(len(log_dir.failed) for log_dir in log_dirs))
+
+
+def log_defaults(config: BrokerConfig) -> LogConfig:
+    """What a topic's log obeys where the topic itself says nothing."""
+    return LogConfig(
+        segment_bytes=config.log_segment_bytes,
+        segment_ms=config.log_roll_ms,
+        retention_ms=config.log_retention_ms,
+        retention_bytes=config.log_retention_bytes,
+        max_message_bytes=config.message_max_bytes,
+        index_interval_bytes=config.log_index_interval_bytes,
+        message_timestamp_type=config.log_message_timestamp_type,
+        flush_policy=config.log_flush_policy,
+    )
+
+
+def _address(config: BrokerConfig) -> tuple[str, int]:
+    listener = parse_listener("admin.listener", config.admin_listener)
+    return listener.host, listener.port
+
+
+def _why_not_ready(membership: MembershipLoop, view: ClusterView) -> str | None:
+    if not membership.registered:
+        return "not registered in ZooKeeper"
+    if not view.known:
+        return "waiting for the controller"
+    return None

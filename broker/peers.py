@@ -1,0 +1,50 @@
+"""How brokers prove themselves to each other: a secret that only the cluster's ZooKeeper knows, and a nonce per connection."""
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+
+from ottla.net.channel import Channel, connect
+from ottla.wire.requests import BrokerEndpoint, BrokerHandshakeRequest, Done
+
+HANDSHAKE_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who this broker is in this life of its."""
+
+    broker_id: int
+    broker_epoch: int
+    cluster_id: str
+    secret: str
+
+    def __repr__(self) -> str:  # the secret must never get into a log
+        return f"Identity(broker_id={self.broker_id}, broker_epoch={self.broker_epoch})"
+
+
+def proof(secret: str, nonce: bytes, broker_id: int, broker_epoch: int) -> bytes:
+    """What a broker answers to a nonce."""
+    message = nonce + f":{broker_id}:{broker_epoch}".encode()
+    return hmac.new(bytes.fromhex(secret), message, hashlib.sha256).digest()
+
+
+def proves(secret: str, nonce: bytes, request: BrokerHandshakeRequest) -> bool:
+    """Whether a handshake is by somebody who knows the secret. A connection that was given no nonce can prove nothing."""
+    return bool(nonce) and hmac.compare_digest(
+        proof(secret, nonce, request.broker_id, request.broker_epoch), request.proof
+    )
+
+
+async def connect_as_broker(identity: Identity, to: BrokerEndpoint, timeout_s: float = HANDSHAKE_TIMEOUT_S) -> Channel:
+    """A connection to another broker on which this one has proven itself."""
+    channel = await connect(to.host, to.port, client_id=f"broker-{identity.broker_id}", timeout_s=timeout_s)
+    try:
+        assert channel.peer is not None
+        answer = proof(identity.secret, channel.peer.nonce, identity.broker_id, identity.broker_epoch)
+        request = BrokerHandshakeRequest(identity.broker_id, identity.broker_epoch, answer)
+        await channel.ask(request, Done, timeout_s)
+    except BaseException:
+        await channel.close()
+        raise
+    return channel

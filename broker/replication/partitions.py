@@ -1,0 +1,151 @@
+"""All partitions on this broker: found by name on the hot path, made, told and deleted by the controller's requests."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from ottla.broker.replication.partition import Partition
+from ottla.broker.storage.log import Log
+from ottla.broker.storage.log_config import LogConfig, parse_topic_config
+from ottla.broker.storage.log_dir import LogDir
+from ottla.wire.errors import InconsistentTopicId, OttlaError, StorageError, UnknownTopicOrPartition
+from ottla.wire.names import TopicPartition
+from ottla.wire.requests import PartitionState, StopReplicaPart, TopicConfig
+
+logger = logging.getLogger(__name__)
+
+
+class Partitions:
+    """The replicas of this broker. ``on_change`` is called with a partition whenever something happened to it."""
+
+    def __init__(
+        self, broker_id: int, log_dirs: Sequence[LogDir], defaults: LogConfig, on_change: Callable[[Partition], None]
+    ) -> None:
+        self._broker_id = broker_id
+        self._log_dirs = log_dirs
+        self._defaults = defaults
+        self._on_change = on_change
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._configs: dict[str, LogConfig] = {}
+        self._changing = asyncio.Lock()  # one control request at a time: each may wait for the disk in the middle
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def led(self, topic: str, partition: int, leader_epoch: int) -> Partition:
+        """The partition, if this broker leads it in that epoch; raises what a client should know otherwise."""
+        found = self._partitions.get((topic, partition))
+        if found is None:
+            raise UnknownTopicOrPartition(
+                f"broker {self._broker_id} has no {topic}-{partition}", topic=topic, partition=partition
+            )
+        found.check_leader(leader_epoch)
+        return found
+
+    # --- what the controller asks --------------------------------------------------------------------------------------
+
+    async def apply(
+        self, states: Sequence[PartitionState], topics: Iterable[TopicConfig]
+    ) -> dict[TopicPartition, OttlaError]:
+        """Lead or follow these; for each that could not be taken on, why."""
+        failed: dict[TopicPartition, OttlaError] = {}
+        async with self._changing:
+            self.configure(topics)
+            missing = [state for state in states if (state.topic, state.partition) not in self._partitions]
+            made = await asyncio.to_thread(self._open_logs, missing) if missing else {}
+            for state in states:
+                where = TopicPartition(state.topic, state.partition)
+                try:
+                    if where in made:
+                        self._adopt(where, made[where])
+                    partition = self._partitions[where]
+                    if partition.log.topic_id != state.topic_id:
+                        raise InconsistentTopicId(
+                            f"{where} is of topic id {partition.log.topic_id} here, not {state.topic_id}"
+                        )
+                    if partition.apply(state):
+                        logger.info(
+                            "partition state taken partition=%s leader=%d leader_epoch=%d isr=%s",
+                            where, state.leader, state.leader_epoch, state.isr,
+                        )  # fmt: skip
+                except OttlaError as error:
+                    logger.error("partition state refused partition=%s error=%s", where, error)
+                    failed[where] = error
+        return failed
+
+    def configure(self, topics: Iterable[TopicConfig]) -> None:
+        """Take new topic settings, and put them into force where the topic is."""
+        for topic in topics:
+            try:
+                config = self._defaults.with_topic_config(parse_topic_config(topic.config))
+            except OttlaError as error:  # written into ZooKeeper by hand, or by a newer version
+                logger.warning("topic config ignored topic=%s error=%s", topic.topic, error)
+                config = self._defaults
+            self._configs[topic.topic] = config
+            for partition in self._partitions.values():
+                if partition.where.topic == topic.topic:
+                    partition.log.config = config
+
+    async def stop(self, parts: Sequence[StopReplicaPart]) -> None:
+        """Serve these no more, and delete those that are to go."""
+        async with self._changing:
+            for part in parts:
+                where = TopicPartition(part.topic, part.partition)
+                partition = self._partitions.get(where)
+                if partition is not None and partition.log.topic_id == part.topic_id:
+                    del self._partitions[where]
+                    partition.step_down()
+                if part.delete:
+                    await asyncio.to_thread(self._delete_log, where, part.topic_id)
+
+    async def close(self) -> None:
+        for partition in self._partitions.values():
+            partition.step_down()
+        for log_dir in self._log_dirs:
+            await asyncio.to_thread(log_dir.close)
+
+    # --- logs ----------------------------------------------------------------------------------------------------------
+
+    def _open_logs(self, states: Sequence[PartitionState]) -> dict[TopicPartition, Log | OttlaError]:
+        """Find or make logs; in a thread, for each new one touches the disk several times."""
+        opened: dict[TopicPartition, Log | OttlaError] = {}
+        for state in states:
+            where = TopicPartition(state.topic, state.partition)
+            config = self._configs.get(state.topic, self._defaults)
+            log_dir = self._dir_of(where)
+            try:
+                stale = log_dir.logs.get(where)
+                if stale is not None and stale.topic_id != state.topic_id:
+                    # The topic was deleted and created anew while this broker was away: the controller names the new
+                    # one, so the old one's records are nobody's, and they must not mix with the new ones.
+                    logger.warning("partition of a deleted topic found partition=%s topic_id=%s", where, stale.topic_id)
+                    self._delete_log(where, stale.topic_id)
+                opened[where] = log_dir.create_log(where, state.topic_id, config)
+            except OttlaError as error:
+                opened[where] = error
+            except OSError as error:
+                opened[where] = StorageError(f"no log for {where}: {error}")
+        return opened
+
+    def _dir_of(self, where: TopicPartition) -> LogDir:
+        """The data folder that has the partition, or the one with the fewest."""
+        for log_dir in self._log_dirs:
+            if where in log_dir.logs or where in log_dir.failed:
+                return log_dir
+        return min(self._log_dirs, key=lambda log_dir: len(log_dir.logs))
+
+    def _adopt(self, where: TopicPartition, log: Log | OttlaError) -> None:
+        if isinstance(log, OttlaError):
+            raise log
+        log.config = self._configs.get(where.topic, self._defaults)
+        self._partitions[where] = Partition(where, self._broker_id, log, self._on_change)
+
+    def _delete_log(self, where: TopicPartition, topic_id: str) -> None:
+        """Delete a partition's log, if it is of that topic and not of a later one of the same name."""
+        log_dir = self._dir_of(where)
+        log = log_dir.logs.get(where)
+        if log is not None and log.topic_id == topic_id:
+            log_dir.remove_folder(log_dir.delete_log(where))
