@@ -1,0 +1,131 @@
+"""Topics, brokers and offsets: what an operator asks a cluster."""
+
+import time
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from ottla.client.cluster import Cluster
+from ottla.client.config import AdminConfig, build
+from ottla.client.offsets import list_offsets
+from ottla.wire.errors import OttlaError, UnknownTopicOrPartition
+from ottla.wire.names import TopicPartition, check_topic_name
+from ottla.wire.requests import (
+    EARLIEST,
+    LATEST,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    NewTopic,
+    TopicMetadata,
+)
+
+DEFAULT_TIMEOUT_S = 30.0
+
+
+class AsyncAdmin:
+    """Creates, describes and deletes topics; tells who is in the cluster. ``async with`` closes it."""
+
+    def __init__(self, **options: Any) -> None:
+        self._config = build(AdminConfig, options)
+        self._cluster = Cluster(self._config)
+
+    async def __aenter__(self) -> "AsyncAdmin":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._cluster.close()
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        config: Mapping[str, str] | None = None,
+        *,
+        assignment: Iterable[Iterable[int]] | None = None,
+        validate_only: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> str:
+        """Create a topic and wait until every live broker knows it; gives back the topic's id."""
+        check_topic_name(name)
+        fixed = [list(replicas) for replicas in assignment] if assignment is not None else None
+        topic = NewTopic(name, partitions, replication_factor, {k: str(v) for k, v in (config or {}).items()}, fixed)
+        request = CreateTopicsRequest([topic], timeout_ms=int(timeout * 1000), validate_only=validate_only)
+
+        async def attempt() -> str:
+            answer = await self._cluster.ask_controller(request, CreateTopicsResponse, timeout)
+            answer.topics[0].raise_if_failed(topic=name)
+            return answer.topics[0].topic_id
+
+        return await self._cluster.retry(attempt, timeout, f"topic {name!r} was not created")
+
+    async def delete_topic(self, name: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        """Delete a topic with all its records and wait until it is gone."""
+        check_topic_name(name)
+        request = DeleteTopicsRequest([name], timeout_ms=int(timeout * 1000))
+
+        async def attempt() -> None:
+            answer = await self._cluster.ask_controller(request, DeleteTopicsResponse, timeout)
+            result = answer.topics[0]
+            if result.error_code == UnknownTopicOrPartition.code:  # retriable elsewhere; here it is an answer
+                raise _Final(result.error(topic=name))
+            result.raise_if_failed(topic=name)
+
+        try:
+            await self._cluster.retry(attempt, timeout, f"topic {name!r} was not deleted")
+        except _Final as final:
+            raise final.error from None
+
+    async def list_topics(self, *, timeout: float = DEFAULT_TIMEOUT_S) -> list[str]:
+        """The names of all topics, sorted."""
+        answer = await self._metadata(None, timeout)
+        return sorted(topic.name for topic in answer.topics)
+
+    async def describe_topic(self, name: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> TopicMetadata:
+        """A topic's id, config overrides and partitions (leader, replicas, isr, leader_epoch)."""
+        check_topic_name(name)
+        topic = (await self._metadata([name], timeout)).topics[0]
+        if topic.error_code:
+            raise UnknownTopicOrPartition(f"topic {name!r} does not exist", topic=name)
+        return topic
+
+    async def describe_cluster(self, *, timeout: float = DEFAULT_TIMEOUT_S) -> MetadataResponse:
+        """Cluster id, controller, brokers and all topics, as one broker knows them."""
+        return await self._metadata(None, timeout)
+
+    async def earliest_offsets(self, name: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> dict[TopicPartition, int]:
+        """The first offset that is still there, for each partition."""
+        return await self._offsets(name, EARLIEST, timeout)
+
+    async def latest_offsets(self, name: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> dict[TopicPartition, int]:
+        """The offset that the next committed record will get, for each partition."""
+        return await self._offsets(name, LATEST, timeout)
+
+    async def _offsets(self, name: str, timestamp_ms: int, timeout: float) -> dict[TopicPartition, int]:
+        deadline = time.monotonic() + timeout
+        topic = await self._cluster.topic(name, timeout)
+        wanted = {TopicPartition(name, partition.partition): timestamp_ms for partition in topic.partitions}
+        found = await list_offsets(self._cluster, wanted, deadline - time.monotonic())
+        return {where: offset for where, (offset, _) in found.items()}
+
+    async def _metadata(self, topics: list[str] | None, timeout: float) -> MetadataResponse:
+        async def attempt() -> MetadataResponse:
+            return await self._cluster.ask_any(MetadataRequest(topics=topics), MetadataResponse)
+
+        return await self._cluster.retry(attempt, timeout, "the cluster was not described")
+
+
+class _Final(Exception):
+    """Carries an error out of a retry that would else be tried again."""
+
+    def __init__(self, error: OttlaError) -> None:
+        self.error = error

@@ -1,0 +1,164 @@
+"""What a producer, a consumer and an admin can be told: Kafka's names, as keyword arguments."""
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+from ottla.wire.batch import Codec
+from ottla.wire.errors import ConfigError
+from ottla.wire.requests import ACKS_ALL, ACKS_LEADER, ACKS_NONE
+
+C = TypeVar("C", bound="ClientConfig")
+
+Serializer = Callable[[Any], bytes | None]
+Deserializer = Callable[[Any], Any]
+
+DEFAULT_PORT = 9092
+
+
+def option(default: Any, text: str) -> Any:
+    """A field of a config: its default and what it is for, in the user's words."""
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientConfig:
+    """What all clients share."""
+
+    bootstrap_servers: str | Sequence[str] = option(
+        "127.0.0.1:9092", "brokers to ask first: host:port, a comma list or a sequence"
+    )
+    client_id: str = option("ottla", "a name that brokers see in their logs")
+    request_timeout_ms: int = option(30_000, "how long one request may take")
+    connect_timeout_ms: int = option(5_000, "how long connecting to one broker may take")
+    metadata_max_age_ms: int = option(300_000, "after this time the client asks anew who leads what")
+    retry_backoff_ms: int = option(50, "the first wait before a request is tried again")
+    retry_backoff_max_ms: int = option(1_000, "the longest wait before a request is tried again")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bootstrap_servers", parse_addresses(self.bootstrap_servers))
+        for name in ("request_timeout_ms", "connect_timeout_ms", "metadata_max_age_ms", "retry_backoff_ms"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "a positive number of milliseconds")
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        return self.bootstrap_servers  # type: ignore[return-value]  # parsed in __post_init__
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """What a producer can be told."""
+
+    acks: str | int = option(
+        "all", "who must have a record before it counts as sent: all, 1 (the leader) or 0 (nobody)"
+    )
+    linger_ms: float = option(0, "how long a record may wait for company; 0 sends as soon as the connection is free")
+    batch_size: int = option(256 * 1024, "how many bytes of one partition travel together")
+    max_request_size: int = option(8 * 1024 * 1024, "how many bytes one request may have")
+    buffer_memory: int = option(64 * 1024 * 1024, "how many bytes may wait to be sent; then send() waits")
+    max_block_ms: int = option(60_000, "how long send() waits for room or for a topic before it gives up")
+    delivery_timeout_ms: int = option(120_000, "how long a record may be tried, all retries included")
+    max_in_flight_requests_per_connection: int = option(5, "how many requests travel to one broker at once")
+    compression_type: str | None = option(None, "none, gzip, snappy, lz4 or zstd")
+    partitioner: str = option("round_robin", "where records without a key go: round_robin or sticky")
+    key_serializer: Serializer | None = option(None, "turns a key into bytes")
+    value_serializer: Serializer | None = option(None, "turns a value into bytes")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "acks", parse_acks(self.acks))
+        names = ["none", *(codec.name.lower() for codec in Codec if codec)]
+        require((self.compression_type or "none") in names, "compression_type", self.compression_type, ", ".join(names))
+        require(self.partitioner in ("round_robin", "sticky"), "partitioner", self.partitioner, "round_robin or sticky")
+        require(self.batch_size > 0, "batch_size", self.batch_size, "a positive number of bytes")
+        require(self.linger_ms >= 0, "linger_ms", self.linger_ms, "0 or more milliseconds")
+        flight = self.max_in_flight_requests_per_connection
+        require(flight > 0, "max_in_flight_requests_per_connection", flight, "1 or more")
+
+    @property
+    def required_acks(self) -> int:
+        return int(self.acks)
+
+    @property
+    def codec(self) -> Codec:
+        return Codec[(self.compression_type or "none").upper()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """What a consumer can be told."""
+
+    auto_offset_reset: str = option(
+        "latest", "where to begin when no position is known: earliest, latest or none (an error)"
+    )
+    fetch_min_bytes: int = option(1, "a broker answers a fetch once it has this many bytes")
+    fetch_max_wait_ms: int = option(500, "a broker answers a fetch after this time in any case")
+    fetch_max_bytes: int = option(50 * 1024 * 1024, "the most that one fetch brings")
+    max_partition_fetch_bytes: int = option(1024 * 1024, "the most that one fetch brings of one partition")
+    max_poll_records: int = option(500, "how many records poll() gives when it is not told")
+    fetch_buffer_bytes: int = option(16 * 1024 * 1024, "how many bytes are fetched ahead of poll()")
+    consumer_timeout_ms: float = option(float("inf"), "iterating ends when nothing came for this long")
+    check_crcs: bool = option(True, "verify the checksum of every batch")
+    key_deserializer: Deserializer | None = option(None, "turns a key's bytes into what you want")
+    value_deserializer: Deserializer | None = option(None, "turns a value's bytes into what you want")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        reset = self.auto_offset_reset
+        require(reset in ("earliest", "latest", "none"), "auto_offset_reset", reset, "earliest, latest or none")
+        for name in ("fetch_max_bytes", "max_partition_fetch_bytes", "max_poll_records", "fetch_buffer_bytes"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "a positive number")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdminConfig(ClientConfig):
+    """What an admin can be told."""
+
+
+def build(cls: type[C], options: Mapping[str, Any]) -> C:
+    """A config from keyword arguments, or from Kafka's own names with dots; a name nobody knows is an error."""
+    known = {f.name for f in fields(cls)}
+    values = {}
+    for name, value in options.items():
+        plain = name.replace(".", "_")
+        if plain not in known:
+            near = difflib.get_close_matches(plain, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(sorted(known))}"
+            raise ConfigError(f"unknown option {name!r}; {hint}", hint=hint)
+        values[plain] = value
+    return cls(**values)
+
+
+def require(holds: bool, name: str, value: object, allowed: str) -> None:
+    if not holds:
+        raise ConfigError(f"{name}={value!r} is not allowed; give {allowed}")
+
+
+def parse_acks(acks: str | int) -> int:
+    parsed = {"all": ACKS_ALL, "-1": ACKS_ALL, "1": ACKS_LEADER, "0": ACKS_NONE}.get(str(acks).lower())
+    if parsed is None:
+        raise ConfigError(f"acks={acks!r} is not allowed; give 'all', 1 or 0")
+    return parsed
+
+
+def parse_addresses(servers: str | Sequence[str] | Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """``host:port`` pairs from a comma list or a sequence; IPv6 hosts in brackets."""
+    items: list[Any] = servers.split(",") if isinstance(servers, str) else list(servers)
+    addresses = []
+    for item in items:
+        if isinstance(item, tuple):
+            addresses.append((item[0], int(item[1])))
+            continue
+        text = item.strip()
+        if not text:
+            continue
+        host, colon, port = text.rpartition(":")
+        if not colon or host.endswith(":") or (host.startswith("[") and not host.endswith("]")):
+            host, port = text, str(DEFAULT_PORT)
+        if not port.isdigit() or not 0 < int(port) < 65536:
+            raise ConfigError(f"bootstrap server {text!r} is not host:port")
+        addresses.append((host.strip("[]"), int(port)))
+    if not addresses:
+        raise ConfigError("bootstrap_servers is empty", hint="give at least one host:port")
+    return addresses

@@ -1,0 +1,147 @@
+"""The futures that sending gives back, for callers that block and for callers that await."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Generic, TypeVar
+
+from ottla.client.batches import ProducerBatch
+from ottla.client.records import RecordMetadata, SentRecords
+from ottla.wire.errors import ClientTimeout, OttlaError
+
+R = TypeVar("R")
+
+
+class Delivery(Generic[R]):
+    """Something on its way. Ask ``done()``, or be told with ``add_callback``."""
+
+    __slots__ = ()
+
+    def _batches(self) -> Sequence[ProducerBatch]:
+        raise NotImplementedError
+
+    def _outcome(self) -> R:
+        raise NotImplementedError
+
+    def done(self) -> bool:
+        return all(batch.done for batch in self._batches())
+
+    def add_callback(self, callback: Callable[[Any], object]) -> None:
+        """Call ``callback(self)`` when done, on the client's own thread; it must not block there."""
+        batches = self._batches()
+        left = len(batches)
+        if left == 0:
+            callback(self)
+
+        def one_done() -> None:  # always on the client's thread, or here when done already: never twice at a time
+            nonlocal left
+            left -= 1
+            if left == 0:
+                callback(self)
+
+        for batch in batches:
+            batch.when_done(one_done)
+
+
+class BlockingDelivery(Delivery[R]):
+    """Waits in the calling thread."""
+
+    __slots__ = ()
+
+    def result(self, timeout: float | None = None) -> R:
+        """Wait until delivered and tell where to; raises what kept it from being delivered."""
+        deadline = time.monotonic() + timeout if timeout is not None else None
+        for batch in self._batches():
+            if not batch.done:
+                arrived = threading.Event()
+                batch.when_done(arrived.set)
+                if not arrived.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                    raise ClientTimeout(f"not delivered to {batch.where} within {timeout:g} s", topic=batch.where.topic)
+        return self._outcome()
+
+    def exception(self, timeout: float | None = None) -> OttlaError | None:
+        """What went wrong, None if nothing did; waits like ``result``."""
+        try:
+            self.result(timeout)
+        except OttlaError as error:
+            if not self.done():
+                raise
+            return error
+        return None
+
+
+class AwaitedDelivery(Delivery[R]):
+    """Waits on the event loop: ``await delivery``, or ``await delivery.result(timeout=...)``."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, R]:
+        for batch in self._batches():
+            if not batch.done:
+                arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                batch.when_done(lambda arrived=arrived: arrived.done() or arrived.set_result(None))  # type: ignore[misc]
+                yield from arrived
+        return self._outcome()
+
+    async def result(self, timeout: float | None = None) -> R:
+        try:
+            async with asyncio.timeout(timeout):
+                return await self
+        except TimeoutError:
+            raise ClientTimeout(f"not delivered within {timeout:g} s") from None
+
+
+class _OneRecord(Delivery[RecordMetadata]):
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: ProducerBatch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    def _batches(self) -> Sequence[ProducerBatch]:
+        return (self._batch,)
+
+    def _outcome(self) -> RecordMetadata:
+        return self._batch.metadata(self._index)
+
+
+class _ManyRecords(Delivery[SentRecords]):
+    __slots__ = ("_count", "_pieces")
+
+    def __init__(self, count: int, pieces: list[tuple[Sequence[int], ProducerBatch]]) -> None:
+        self._count = count
+        self._pieces = pieces
+
+    def _batches(self) -> Sequence[ProducerBatch]:
+        return [batch for _, batch in self._pieces]
+
+    def _outcome(self) -> SentRecords:
+        for _, batch in self._pieces:
+            if batch.error is not None:
+                raise batch.error
+        return SentRecords(self._count, self._pieces)
+
+
+class RecordDelivery(_OneRecord, BlockingDelivery[RecordMetadata]):
+    """One record on its way."""
+
+    __slots__ = ()
+
+
+class ManyDelivery(_ManyRecords, BlockingDelivery[SentRecords]):
+    """The records of a send_many on their way."""
+
+    __slots__ = ()
+
+
+class AsyncRecordDelivery(_OneRecord, AwaitedDelivery[RecordMetadata]):
+    """One record on its way."""
+
+    __slots__ = ()
+
+
+class AsyncManyDelivery(_ManyRecords, AwaitedDelivery[SentRecords]):
+    """The records of a send_many on their way."""
+
+    __slots__ = ()

@@ -1,0 +1,160 @@
+"""What both producers share: turning what a user sends into records of a partition, in the caller's own thread."""
+
+import itertools
+import random
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ottla.client.batches import Accumulator, Headers, ProducerBatch
+from ottla.client.cluster import Cluster
+from ottla.client.config import ProducerConfig, Serializer
+from ottla.client.partitioner import Picker, RoundRobin, Sticky, choose_partition, partitions_for_keys
+from ottla.wire.errors import UnknownTopicOrPartition
+from ottla.wire.names import TopicPartition
+from ottla.wire.requests import TopicMetadata
+
+Piece = tuple[Sequence[int], ProducerBatch]
+
+
+class Route:
+    """A topic's partitions as the partitioner wants them; made anew when the metadata is new."""
+
+    __slots__ = ("available", "metadata", "picker", "places")
+
+    def __init__(self, metadata: TopicMetadata, picker: Picker) -> None:
+        self.metadata = metadata
+        self.picker = picker
+        self.places = [TopicPartition(metadata.name, partition.partition) for partition in metadata.partitions]
+        led = [partition.partition for partition in metadata.partitions if partition.leader >= 0]
+        self.available = led or [partition.partition for partition in metadata.partitions]
+
+
+class Outbox:
+    """Puts records into the accumulator. Knows a topic only once its metadata has come: ``knows`` first."""
+
+    def __init__(self, config: ProducerConfig, cluster: Cluster) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._serialize_key = config.key_serializer
+        self._serialize_value = config.value_serializer
+        self._routes: dict[str, Route] = {}
+        self.accumulator = Accumulator(
+            config.batch_size, config.buffer_memory, config.max_request_size, config.delivery_timeout_ms / 1000
+        )
+
+    def knows(self, topic: str) -> bool:
+        return topic in self._cluster.topics
+
+    def add(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> tuple[ProducerBatch, int]:
+        """Queue one record; the batch it is in and its place there."""
+        route = self._route(topic)
+        key_bytes = to_bytes("key", key, self._serialize_key)
+        value_bytes = to_bytes("value", value, self._serialize_value)
+        if key_bytes is None and partition is None:
+            chosen = route.picker.pick(route.available)
+        else:
+            chosen = choose_partition(key_bytes, partition, len(route.places), route.available, route.picker)
+        stamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        batch, index = self.accumulator.add(
+            route.places[chosen], key_bytes, value_bytes, headers, stamp, time.monotonic()
+        )
+        if index == 0:
+            route.picker.next_batch()
+        return batch, index
+
+    def add_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        keys: Iterable[Any] | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> tuple[int, list[Piece]]:
+        """Queue many records; how many they were, and which of them are in which batch."""
+        route = self._route(topic)
+        value_list = all_bytes("value", values, self._serialize_value)
+        key_list = all_bytes("key", keys, self._serialize_key) if keys is not None else None
+        if key_list is not None and len(key_list) != len(value_list):
+            raise ValueError(f"{len(value_list)} values with {len(key_list)} keys")
+        stamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        now = time.monotonic()
+        pieces: list[Piece] = []
+        for chosen, places in self._spread(route, len(value_list), key_list, partition):
+            some_values = (
+                [value_list[place] for place in places] if type(places) is list else value_list[as_slice(places)]
+            )
+            some_keys = [key_list[place] for place in places] if key_list is not None else None
+            start = 0
+            for batch in self.accumulator.add_many(route.places[chosen], some_keys, some_values, stamp, now):
+                pieces.append((places[start : start + len(batch)], batch))
+                start += len(batch)
+        return len(value_list), pieces
+
+    def _spread(
+        self, route: Route, count: int, keys: list[bytes | None] | None, partition: int | None
+    ) -> list[tuple[int, Sequence[int]]]:
+        """Which partition gets which of ``count`` records."""
+        if count == 0:
+            return []
+        if partition is not None:
+            return [(choose_partition(None, partition, len(route.places), route.available, route.picker), range(count))]
+        if keys is None or keys.count(None) == count:
+            turns = route.picker.pick_many(route.available, min(count, len(route.available)))
+            distinct = list(dict.fromkeys(turns))
+            route.picker.next_batch()
+            if len(distinct) == 1:
+                return [(distinct[0], range(count))]
+            return [(chosen, range(turn, count, len(turns))) for turn, chosen in enumerate(turns)]
+        hashed = iter(partitions_for_keys([key for key in keys if key is not None], len(route.places)))
+        places: dict[int, list[int]] = {}
+        for place, key in enumerate(keys):
+            chosen = next(hashed) if key is not None else route.picker.pick(route.available)
+            places.setdefault(chosen, []).append(place)
+        return list(places.items())
+
+    def _route(self, topic: str) -> Route:
+        metadata = self._cluster.topics.get(topic)
+        if metadata is None:
+            raise UnknownTopicOrPartition(f"topic {topic!r} is not known", topic=topic)
+        route = self._routes.get(topic)
+        if route is None or route.metadata is not metadata:
+            picker = route.picker if route is not None else self._new_picker()
+            route = self._routes[topic] = Route(metadata, picker)
+        return route
+
+    def _new_picker(self) -> Picker:
+        start = random.randrange(1_000_000)
+        return RoundRobin(start) if self._config.partitioner == "round_robin" else Sticky(start)
+
+
+def as_slice(places: Sequence[int]) -> slice:
+    assert isinstance(places, range)
+    return slice(places.start, places.stop, places.step)
+
+
+def to_bytes(what: str, value: Any, serialize: Serializer | None) -> bytes | None:
+    if serialize is not None:
+        value = serialize(value)
+    if value is None or value.__class__ is bytes:
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(
+        f"a {what} must be bytes or None, not {type(value).__name__}; give a {what}_serializer to convert it"
+    )
+
+
+def all_bytes(what: str, values: Iterable[Any], serialize: Serializer | None) -> list[bytes | None]:
+    listed = list(values)
+    if serialize is None and set(map(type, listed)) <= {bytes, type(None)}:
+        return listed
+    return list(map(to_bytes, itertools.repeat(what), listed, itertools.repeat(serialize)))

@@ -1,0 +1,135 @@
+"""What a user gets back: records read, and where records were written."""
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Protocol, overload
+
+import msgspec
+
+from ottla.client.arrow import batches_to_arrow
+from ottla.wire.records import RecordBatch
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One record as a consumer gives it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    """Milliseconds since 1970."""
+    timestamp_type: int
+    """0: when the producer made it; 1: when the broker stored it."""
+    key: Any
+    value: Any
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class FetchedBatch:
+    """Records of one partition as they came, column by column: the fast way to read."""
+
+    __slots__ = ("_batch", "_skip", "partition", "topic")
+
+    def __init__(self, topic: str, partition: int, batch: RecordBatch, skip: int = 0) -> None:
+        self.topic = topic
+        self.partition = partition
+        self._batch = batch
+        self._skip = skip  # a consumer that began in the middle does not get what lies before
+
+    def __len__(self) -> int:
+        return self._batch.count - self._skip
+
+    @property
+    def base_offset(self) -> int:
+        return self.offsets()[0]
+
+    @property
+    def next_offset(self) -> int:
+        """Where to go on reading behind this batch."""
+        return self._batch.next_offset
+
+    @property
+    def timestamp_type(self) -> int:
+        return int(self._batch.timestamp_type)
+
+    @property
+    def size(self) -> int:
+        """The bytes it took on the wire."""
+        return self._batch.size
+
+    def offsets(self) -> Sequence[int]:
+        return self._batch.offsets()[self._skip :]
+
+    def timestamps(self) -> list[int]:
+        return self._batch.timestamps()[self._skip :]
+
+    def keys(self) -> list[bytes | None]:
+        return self._batch.keys()[self._skip :] if self._skip else self._batch.keys()
+
+    def values(self) -> list[bytes | None]:
+        return self._batch.values()[self._skip :] if self._skip else self._batch.values()
+
+    def headers(self) -> list[tuple[tuple[str, bytes | None], ...]]:
+        return self._batch.headers()[self._skip :]
+
+    def to_arrow(self) -> "pyarrow.RecordBatch":
+        """The columns that Spark's Kafka source gives: key, value, topic, partition, offset, timestamp, timestampType."""
+        return batches_to_arrow([self._batch], self.topic, self.partition).slice(self._skip)
+
+    def records(self) -> list[Record]:
+        """The same as objects."""
+        return list(
+            map(
+                Record,
+                repeat(self.topic),
+                repeat(self.partition),
+                self.offsets(),
+                self.timestamps(),
+                repeat(self.timestamp_type),
+                self.keys(),
+                self.values(),
+                self.headers(),
+            )
+        )
+
+
+class RecordMetadata(msgspec.Struct, frozen=True, gc=False):
+    """Where a record was written. ``offset`` is -1 when nobody was asked to acknowledge it (acks=0)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class Written(Protocol):
+    """A batch that knows where each of its records went."""
+
+    def metadata(self, index: int) -> RecordMetadata: ...
+
+
+class SentRecords(Sequence[RecordMetadata]):
+    """Where the records of a ``send_many`` were written, in the order they were given. Looked up when asked for."""
+
+    def __init__(self, count: int, pieces: Sequence[tuple[Sequence[int], Written]]) -> None:
+        self._count = count
+        self._pieces = pieces  # which of the given records, and the batch they went in
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> RecordMetadata: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[RecordMetadata]: ...
+    def __getitem__(self, index: int | slice) -> RecordMetadata | list[RecordMetadata]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._count))]
+        wanted = index + self._count if index < 0 else index
+        for places, written in self._pieces:
+            if wanted in places:
+                return written.metadata(places.index(wanted))
+        raise IndexError(index)
