@@ -38,7 +38,7 @@ class Listener:
 class BrokerConfig:
     """One broker's settings."""
 
-    broker_id: int = setting(-1, "this broker's number, unlike all others'")
+    broker_id: int = setting(-1, "this broker's number, unlike all others'; must be given")
     zookeeper_connect: str = setting(
         "127.0.0.1:2181", "the ZooKeeper servers, with an optional chroot: host:2181,host:2181/path"
     )

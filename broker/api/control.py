@@ -1,7 +1,6 @@
 """What brokers ask of each other: the handshake that proves a broker, and the controller's orders."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 
 from ottla.broker.api.later import later
@@ -19,8 +18,6 @@ from ottla.wire.requests import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-
-logger = logging.getLogger(__name__)
 
 
 class ControlHandlers:
@@ -41,7 +38,7 @@ class ControlHandlers:
         assert isinstance(request, BrokerHandshakeRequest)
         nonce, connection.nonce = connection.nonce, b""  # good for one attempt
         if not proves(self._identity().secret, nonce, request):
-            logger.warning("broker handshake refused peer=%s claimed=%d", connection.peer, request.broker_id)
+            connection.refuse(f"it claimed to be broker {request.broker_id} and could not prove it")
             raise ClusterAuthorizationFailed("the proof is wrong")
         connection.broker_id = request.broker_id
         return Reply(Done())
@@ -69,7 +66,7 @@ class ControlHandlers:
     def _check(self, request: ControlRequest, connection: Connection) -> None:
         identity = self._identity()
         if connection.broker_id is None or connection.broker_id != request.controller_id:
-            logger.warning("control request refused peer=%s api=%s", connection.peer, request.api.name)
+            connection.refuse(f"it sent {request.api.name} and is not the controller")
             raise ClusterAuthorizationFailed("only a broker of this cluster that has proven itself may give orders")
         if request.controller_epoch < self._controller_epoch:
             raise StaleControllerEpoch(

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from ottla.broker.storage.epochs import EpochCache
@@ -76,8 +75,8 @@ def _open_segments(folder: Path, config: LogConfig) -> list[Segment]:
     bases = base_offsets(folder)
     opened: list[Segment] = []
     try:
-        for base, next_base in pairwise(bases):
-            opened.append(Segment.open_sealed(folder, base, config.index_interval_bytes, next_base))
+        for base in bases[:-1]:
+            opened.append(Segment.open_sealed(folder, base, config.index_interval_bytes))
         if bases:
             opened.append(Segment.open_active(folder, bases[-1], config.index_interval_bytes))
     except BaseException:

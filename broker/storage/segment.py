@@ -100,11 +100,11 @@ class Segment:
         return segment
 
     @classmethod
-    def open_sealed(cls, folder: Path, base_offset: int, interval_bytes: int, next_offset: int) -> "Segment":
-        """A segment that another one, starting at ``next_offset``, follows. Its index is loaded when somebody needs it."""
+    def open_sealed(cls, folder: Path, base_offset: int, interval_bytes: int) -> "Segment":
+        """A segment that another one follows. Its index is loaded again when somebody needs it."""
         segment = cls(folder, base_offset, interval_bytes, _CLOSED, sealed=True)
         segment.size = segment.path.stat().st_size
-        segment.next_offset = next_offset
+        segment._find_end()
         segment._sealed_max_timestamp = segment.index.max_timestamp
         segment._save_index()
         # Looked at, and let go of until somebody reads: most sealed segments are never read again.
@@ -215,9 +215,9 @@ class Segment:
             position += size
 
     def batch_start(self, offset: int) -> int:
-        """The base offset of the batch that holds ``offset``; ``offset`` itself if none does."""
+        """The base offset of the batch that holds ``offset``; where the segment ends if that is before."""
         position = self.position_of(offset)
-        return self.batch_at(position).base_offset if position < self.size else offset
+        return self.batch_at(position).base_offset if position < self.size else self.next_offset
 
     def truncate_to(self, offset: int) -> None:
         """Cut everything from ``offset`` on, which is where a batch starts; the segment is active afterwards.
@@ -308,7 +308,7 @@ class Segment:
         return index
 
     def _find_end(self) -> None:
-        """Set what is known of an active segment's batches from its index and the few batches past the last entry."""
+        """Set what is known of the segment's batches from its index and the few batches past the last entry."""
         self.first_timestamp = self.batch_at(0).max_timestamp if self.size else NO_TIMESTAMP
         self.next_offset = self.base_offset
         self._tail = self._checked(self.index.last_place)

@@ -1,0 +1,44 @@
+"""Writes docs/configuration.md from the help texts in the code: ``python docs/make_configuration.py``."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ottla.broker.config import BrokerConfig, property_name
+from ottla.broker.storage.log_config import TOPIC_CONFIGS
+from ottla.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
+
+PAGE = Path(__file__).with_name("configuration.md")
+
+
+def page() -> str:
+    lines = ["# Configuration", "", "Made by `python docs/make_configuration.py` from the code; do not edit.", ""]
+    lines += [
+        "## Broker",
+        "",
+        "Defaults, then the properties file, then the environment (`OTTLA_BROKER_ID`), then `-o key=value`.",
+        "",
+    ]
+    lines += table(BrokerConfig, property_name)
+    lines += ["", "## Topic", "", "| setting | allowed |", "|---|---|"]
+    lines += [f"| `{name}` | {allowed} |" for name, (allowed, _) in sorted(TOPIC_CONFIGS.items())]
+    shared = {field.name for field in fields(ClientConfig)}
+    lines += ["", "## All clients", "", *table(ClientConfig)]
+    for title, cls in (("Producer", ProducerConfig), ("Consumer", ConsumerConfig), ("Admin", AdminConfig)):
+        own = table(cls, leave_out=shared)
+        if len(own) > 2:
+            lines += ["", f"## {title}", "", *own]
+    return "\n".join(lines) + "\n"
+
+
+def table(cls: Any, name_of: Any = str, leave_out: frozenset[str] | set[str] = frozenset()) -> list[str]:
+    rows = ["| setting | default | what it is |", "|---|---|---|"]
+    for field in fields(cls):
+        if field.name not in leave_out:
+            default = f"`{field.default}`" if field.default not in (None, "") else ""
+            rows.append(f"| `{name_of(field.name)}` | {default} | {field.metadata['help']} |")
+    return rows
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
