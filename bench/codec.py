@@ -33,6 +33,20 @@ def main() -> None:
         print(f"{name:44}{records / seconds / 1e6:12.2f}{records * options.size / seconds / 1e6:9.0f}")
 
 
+def headline_speeds(records: int = 2_500, size: int = 100, seconds: float = 0.5) -> dict[str, float]:
+    """Records/s of the three things that decide how fast a client is: keyed values of varied sizes, as fetched at once."""
+    arguments = workloads(records, size)["keys, sizes, times"]
+    batch = bytes(encode_batch(**arguments))
+    many = [batch] * ARROW_BATCHES
+    return {
+        "encode": records / fastest(lambda: encode_batch(**arguments), seconds),
+        "decode to lists": records / fastest(lambda: read_lists(RecordBatch(batch)), seconds),
+        "to Arrow columns": records
+        * len(many)
+        / fastest(lambda: batches_to_arrow([*map(RecordBatch, many)], "topic", 0), seconds),
+    }
+
+
 def fastest(run: Callable[[], object], seconds: float) -> float:
     """The shortest of as many runs as fit: what the code takes when nobody else wants the core."""
     run()

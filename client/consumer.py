@@ -1,6 +1,7 @@
 """The asyncio consumer. It reads the partitions it is told, or all of its topics'; groups come later."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import Any
@@ -32,7 +33,6 @@ class AsyncConsumer:
         self.config = build(ConsumerConfig, options)
         self._cluster = Cluster(self.config)
         self._subscription = Subscription(topics)
-        self._loop = asyncio.get_running_loop()
         self._data = asyncio.Event()
         self.inbox = Inbox(self.config, on_room=self.poke, on_data=self._data.set)
         self._fetch_loop = FetchLoop(self.config, self._cluster, self._subscription, self.inbox)
@@ -126,12 +126,12 @@ class AsyncConsumer:
 
     async def _wait_for_data(self, timeout: float) -> bool:
         self.check_begun()
-        deadline = self._loop.time() + timeout
+        deadline = time.monotonic() + timeout
         if not self.inbox.has_data:
             await asyncio.sleep(0)
         while not self.inbox.has_data:
             self._data.clear()
-            left = deadline - self._loop.time()
+            left = deadline - time.monotonic()
             if left <= 0:
                 break
             try:

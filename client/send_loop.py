@@ -6,6 +6,7 @@ leader's connection has room for one more request, so that batches grow by thems
 
 import asyncio
 import logging
+import time
 from collections import Counter, defaultdict
 from collections.abc import Coroutine
 from functools import partial
@@ -102,7 +103,7 @@ class SendLoop:
         self._woken = False
         if self._closed:
             return
-        now = self._loop.time()
+        now = time.monotonic()  # not the loop's own clock, which uvloop moves by whole milliseconds
         blocked = False
         while True:
             chosen: dict[int, list[ProducerBatch]] = defaultdict(list)
@@ -219,7 +220,7 @@ class SendLoop:
                 self._try_again(batch, error, refresh=True)
 
     def _try_again(self, batch: ProducerBatch, error: OttlaError, *, refresh: bool) -> None:
-        now = self._loop.time()
+        now = time.monotonic()
         if now >= batch.deadline:
             why = f"not delivered to {batch.where} within {self._config.delivery_timeout_ms / 1000:g} s: {error}"
             self._fail(batch, ClientTimeout(why, topic=batch.where.topic))
@@ -271,10 +272,10 @@ class SendLoop:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = at
-        self._timer = self._loop.call_at(at, self._tick)
+        self._timer = self._loop.call_later(wait, self._tick)
 
     def _tick(self) -> None:
-        for batch in self._accumulator.expired(self._loop.time()):
+        for batch in self._accumulator.expired(time.monotonic()):
             why = f"{batch.where} had no leader for {self._config.delivery_timeout_ms / 1000:g} s; {self._cluster.tried()}"
             self._finish(batch, error=ClientTimeout(why, topic=batch.where.topic))
         self._timer, self._timer_at = None, float("inf")

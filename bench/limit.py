@@ -1,0 +1,103 @@
+"""The bare limit of this machine: the same bytes through loopback sockets into a file, and back, with no protocol at all."""
+
+import multiprocessing
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+CHUNK = 64 * 1024
+READ_SIZE = 256 * 1024
+
+
+def write_limit(total_bytes: int, folder: Path | None = None) -> float:
+    """MB/s from one process through a loopback socket into a file of another."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        path = Path(place) / "limit"
+        return _timed(lambda listener: _sink(listener, path), lambda sock: _push(sock, total_bytes), total_bytes)
+
+
+def read_limit(total_bytes: int, folder: Path | None = None) -> float:
+    """MB/s from a file of one process through a loopback socket into the memory of another."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        path = Path(place) / "limit"
+        with path.open("wb") as file:
+            for _ in range(total_bytes // CHUNK):
+                file.write(bytes(CHUNK))
+        return _timed(lambda listener: _source(listener, path), _drain, total_bytes)
+
+
+def echo_latency(rounds: int = 5000, size: int = 1024) -> list[float]:
+    """Seconds for one small message there and one byte back, between two processes."""
+    taken: list[float] = []
+
+    def ping(sock: socket.socket) -> None:
+        message = bytes(size)
+        for _ in range(rounds):
+            began = time.perf_counter()
+            sock.sendall(message)
+            sock.recv(1)
+            taken.append(time.perf_counter() - began)
+
+    _timed(lambda listener: _echo(listener, size), ping, 1)
+    return taken
+
+
+def _timed(serve: Callable[[socket.socket], None], use: Callable[[socket.socket], None], total_bytes: int) -> float:
+    listener = socket.create_server(("127.0.0.1", 0))
+    process = multiprocessing.get_context("fork").Process(target=serve, args=(listener,), daemon=True)
+    process.start()
+    with socket.create_connection(listener.getsockname()) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        began = time.perf_counter()
+        use(sock)
+        elapsed = time.perf_counter() - began
+    process.join(10)
+    listener.close()
+    return total_bytes / elapsed / 1e6
+
+
+def _push(sock: socket.socket, total_bytes: int) -> None:
+    chunk = bytes(CHUNK)
+    for _ in range(total_bytes // CHUNK):
+        sock.sendall(chunk)
+    sock.shutdown(socket.SHUT_WR)
+    sock.recv(1)  # the other side has written everything
+
+
+def _sink(listener: socket.socket, path: Path) -> None:
+    sock, _ = listener.accept()
+    buffer = memoryview(bytearray(READ_SIZE))
+    file = os.open(path, os.O_CREAT | os.O_WRONLY)
+    while count := sock.recv_into(buffer):
+        os.write(file, buffer[:count])
+    sock.sendall(b"!")
+    sock.close()
+
+
+def _source(listener: socket.socket, path: Path) -> None:
+    sock, _ = listener.accept()
+    with path.open("rb") as file:
+        sock.sendfile(file)
+    sock.close()
+
+
+def _drain(sock: socket.socket) -> None:
+    buffer = bytearray(READ_SIZE)
+    while sock.recv_into(buffer):
+        pass
+
+
+def _echo(listener: socket.socket, size: int) -> None:
+    sock, _ = listener.accept()
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    while True:
+        got = 0
+        while got < size:
+            piece = sock.recv(size - got)
+            if not piece:
+                return
+            got += len(piece)
+        sock.sendall(b"!")
