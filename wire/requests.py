@@ -187,6 +187,10 @@ class FetchPartResult(Failure):
     log_start_offset: int = -1
     leader: int = NO_LEADER
     leader_epoch: int = NO_EPOCH
+    diverging_epoch: int = NO_EPOCH
+    """Where a follower's log is not the leader's: the largest epoch at the leader that is not newer than the follower's,"""
+    diverging_end: int = -1
+    """and the offset where that epoch ends."""
 
 
 class FetchResponse(Message):
@@ -301,6 +305,8 @@ class PartitionState(Message):
     isr: list[int]
     version: int
     """Of the state's znode: which of two decisions is the later one."""
+    controller_epoch: int = 0
+    eligible: list[int] = []  # msgspec copies defaults
 
 
 class TopicConfig(Message):

@@ -135,6 +135,11 @@ async def _read_config(session: ZkSession, name: str) -> Mapping[str, str]:
     return TopicConfigZnode.decode(name, data).config if data else {}
 
 
+async def read_partition_state(session: ZkSession, where: TopicPartition) -> VersionedState | None:
+    """One partition's state; None if it has none."""
+    return await _read_state(session, where.topic, where.partition)
+
+
 async def _read_state(session: ZkSession, name: str, partition: int) -> VersionedState | None:
     try:
         data, stat = await session.get(PartitionStateZnode.path(name, partition))

@@ -1,10 +1,12 @@
 """Fetch: give record batches of many partitions, waiting for enough of them if there are not."""
 
 import asyncio
+import time
+from collections.abc import Callable
 
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.metrics import Metrics
-from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition import Divergence, Partition
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.purgatory import Purgatory
 from ottla.net.connection import Connection, Reply
@@ -37,11 +39,13 @@ class FetchHandler:
         assert isinstance(request, FetchRequest)
         if len(request.parts) > PARTS_MAX:
             raise InvalidRequest(f"{len(request.parts)} parts in one request; at most {PARTS_MAX}")
-        if request.replica_id != CONSUMER:
+        if request.replica_id != CONSUMER and connection.broker_id != request.replica_id:
             # A forged follower could read what is not committed and make the leader believe that it is replicated.
             raise ClusterAuthorizationFailed("only brokers of this cluster fetch as replicas")
         fetch = _Fetch(self._partitions, self._view, request)
         wait_s = min(max(request.max_wait_ms, 0) / 1000, WAIT_MAX_S)
+        if fetch.by_replica:
+            fetch.note_progress(self._on_replica_fetch)
         fetch.read()
         if fetch.satisfied or wait_s == 0 or not request.parts:
             return self._reply(fetch)
@@ -68,6 +72,8 @@ class _Fetch:
         self._request = request
         self._min_bytes = max(request.min_bytes, 0)
         self._seen: list[tuple[Partition, int, int]] = []
+        self._refused: dict[int, OttlaError | Divergence] = {}
+        self.by_replica = request.replica_id != CONSUMER
         self.size = 0
         self.failed = False
         self.results: list[FetchPartResult] = []
@@ -77,20 +83,34 @@ class _Fetch:
     def satisfied(self) -> bool:
         return self.failed or self.size >= self._min_bytes
 
+    def note_progress(self, on_replica_fetch: Callable[[Partition, int], None]) -> None:
+        """Tell the partitions how far the follower is: once, when it asks."""
+        request = self._request
+        now = time.monotonic()
+        for index, part in enumerate(request.parts):
+            try:
+                partition = self._partitions.led(part.topic, part.partition, part.leader_epoch)
+                divergence = partition.fetched_by(request.replica_id, request.broker_epoch, part, now)
+            except OttlaError as error:
+                self._refused[index] = error
+                continue
+            if divergence is not None:
+                self._refused[index] = divergence
+            elif partition.leading is not None and request.replica_id not in partition.leading.isr.members:
+                on_replica_fetch(partition, request.replica_id)
+
     def read(self) -> None:
         """Read anew what there is."""
         self.size, self.failed = 0, False
         self.results, self.attachments, self._seen = [], [], []
         left = min(max(self._request.max_bytes, 0), RESPONSE_MAX)
-        for part in self._request.parts:
-            left -= self._read_part(part, left)
+        for index, part in enumerate(self._request.parts):
+            refused = self._refused.get(index)
+            left -= self._read_part(part, left) if refused is None else self._refuse(part, refused)
 
     def enough(self) -> bool:
         """Whether waiting may end. Reads only if what was appended meanwhile can make the difference."""
-        if all(
-            partition.is_leader and partition.high_watermark == high_watermark
-            for partition, high_watermark, _ in self._seen
-        ):
+        if all(partition.is_leader and self._end(partition) == end for partition, end, _ in self._seen):
             return False
         appended = sum(partition.appended_bytes - before for partition, _, before in self._seen)
         if all(partition.is_leader for partition, _, _ in self._seen) and self.size + appended < self._min_bytes:
@@ -98,25 +118,22 @@ class _Fetch:
         self.read()
         return self.satisfied
 
+    def _end(self, partition: Partition) -> int:
+        """Up to where this reader may read."""
+        return partition.log.log_end_offset if self.by_replica else partition.high_watermark
+
     def _read_part(self, part: FetchPart, left: int) -> int:
         try:
             partition = self._partitions.led(part.topic, part.partition, part.leader_epoch)
             # The first batch of an answer comes whole, or a batch larger than the limits would block a reader for ever.
             first = self.size == 0
-            views = (
-                partition.read(part.offset, min(max(part.max_bytes, 0), left), at_least_one=first)
-                if left > 0 or first
-                else []
-            )
+            read = partition.read_for_replica if self.by_replica else partition.read
+            most = min(max(part.max_bytes, 0), left)
+            views = read(part.offset, most, at_least_one=first) if left > 0 or first else []
         except OttlaError as error:
-            leader, epoch = self._view.leader_of(part.topic, part.partition)
-            self.failed = True
-            self.results.append(
-                FetchPartResult(error.code, str(error), part.topic, part.partition, leader=leader, leader_epoch=epoch)
-            )
-            return 0
+            return self._refuse(part, error)
         size = sum(map(len, views))
-        self._seen.append((partition, partition.high_watermark, partition.appended_bytes))
+        self._seen.append((partition, self._end(partition), partition.appended_bytes))
         self.attachments += views
         self.size += size
         self.results.append(
@@ -126,3 +143,19 @@ class _Fetch:
             )
         )  # fmt: skip
         return size
+
+    def _refuse(self, part: FetchPart, why: OttlaError | Divergence) -> int:
+        """Answer a part that cannot be read: with an error, or with where the follower must cut its log."""
+        self.failed = True
+        if not isinstance(why, OttlaError):
+            epoch, end = why
+            result = FetchPartResult(0, "", part.topic, part.partition, diverging_epoch=epoch, diverging_end=end)
+        else:
+            leader, leader_epoch = self._view.leader_of(part.topic, part.partition)
+            start = self._partitions.log_start_offset(part.topic, part.partition)
+            result = FetchPartResult(
+                why.code, str(why), part.topic, part.partition,
+                log_start_offset=start, leader=leader, leader_epoch=leader_epoch,
+            )  # fmt: skip
+        self.results.append(result)
+        return 0

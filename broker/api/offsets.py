@@ -41,7 +41,7 @@ class ListOffsetsHandler:
 def find(partition: Partition, timestamp_ms: int) -> tuple[int, int]:
     """Offset and timestamp of the first committed record that is not older; -1 and -1 if all are."""
     if timestamp_ms == LATEST:
-        return partition.high_watermark, -1
+        return partition.latest(), -1
     if timestamp_ms == EARLIEST:
         return partition.log.log_start_offset, -1
     if timestamp_ms < 0:

@@ -14,10 +14,8 @@ from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import (
     InvalidRequest,
     InvalidRequiredAcks,
-    NotLeaderOrFollower,
     OttlaError,
     RequestTimedOut,
-    StorageError,
 )
 from ottla.wire.names import NO_EPOCH
 from ottla.wire.requests import (
@@ -73,7 +71,7 @@ class ProduceHandler:
     def _append(self, part: ProducePart, records: memoryview, acks: int, awaited: list[Awaited]) -> ProducePartResult:
         try:
             partition = self._partitions.led(part.topic, part.partition, NO_EPOCH)
-            appended = partition.append(records, int(time.time() * 1000))
+            appended = partition.append(records, int(time.time() * 1000), all_must_ack=acks == ACKS_ALL)
         except OttlaError as error:
             return self._failed(part, error)
         self._bytes_in.inc(len(records))
@@ -116,7 +114,7 @@ class ProduceHandler:
                 result, partition, end = entry
                 if partition.high_watermark >= end:
                     awaited.remove(entry)
-                elif (error := _lost(partition)) is not None:
+                elif (error := partition.lost()) is not None:
                     _fail(result, error)
                     awaited.remove(entry)
             return response if not awaited else None
@@ -132,15 +130,6 @@ class ProduceHandler:
         """Nobody hears an answer with acks=0: hanging up is the only way to tell the producer that something is wrong."""
         if any(result.error_code for result in results):
             connection.close()
-
-
-def _lost(partition: Partition) -> OttlaError | None:
-    """Why a record that was appended can no more be acknowledged here."""
-    if partition.log.failed:
-        return StorageError(f"the disk under {partition.where} failed")
-    if not partition.is_leader:
-        return NotLeaderOrFollower(f"{partition.where} is led by another broker by now")
-    return None
 
 
 def _fail(result: ProducePartResult, error: OttlaError) -> None:

@@ -145,13 +145,18 @@ class ControllerState:
         return self._announce(written) + [ReadAgain(name) for name in again]
 
     def topic_read(self, loaded: LoadedTopic) -> list[Action]:
-        """A topic as it stands in ZooKeeper now."""
+        """A topic as it stands in ZooKeeper now: leaders changed their ISR, or we lost a race and look again."""
         topic = self.topics.get(loaded.name)
         if topic is None or topic.topic_id != loaded.topic.topic_id:
             return []
-        topic.states = dict(loaded.states)
-        announced = self._announce([TopicPartition(loaded.name, partition) for partition in topic.states])
-        return announced + self._elections()
+        changed = [
+            TopicPartition(loaded.name, partition)
+            for partition, found in loaded.states.items()
+            if partition not in topic.states or topic.states[partition].version < found.version
+        ]
+        for where in changed:
+            topic.states[where.partition] = loaded.states[where.partition]
+        return self._spread(changed) + self._elections()
 
     def topic_created(self, loaded: LoadedTopic) -> list[Action]:
         """A new topic was written, with its first leaders."""
@@ -227,9 +232,15 @@ class ControllerState:
             if own:
                 names = {state.topic for state in own}
                 actions.append(self._leader_and_isr(broker, own, [topic for topic in topics if topic.topic in names]))
-        for broker in self.brokers:
-            actions.append(self._metadata(broker, topics, states))
-        return actions
+        return actions + self._spread(partitions)
+
+    def _spread(self, partitions: list[TopicPartition]) -> list[Action]:
+        """Tell everybody who leads these and who is in sync."""
+        if not partitions:
+            return []
+        states = [self._state(where) for where in partitions]
+        topics = self._configs({where.topic for where in partitions})
+        return [self._metadata(broker, topics, states) for broker in self.brokers]
 
     def _lead_and_follow(self, brokers: Iterable[int]) -> list[Action]:
         """Tell brokers everything that they replicate."""
@@ -297,4 +308,5 @@ class ControllerState:
         return PartitionState(
             where.topic, topic.topic_id, where.partition, known.state.leader, known.state.leader_epoch,
             list(topic.replicas[where.partition]), list(known.state.isr), known.version,
+            known.state.controller_epoch, list(known.state.elr),
         )  # fmt: skip

@@ -1,106 +1,244 @@
-"""One partition on this broker: its log, who leads it, and how far it is committed."""
+"""One partition on this broker: its log, its role, and how far it is committed."""
 
 from collections.abc import Callable
 
+from ottla.broker.replication.state import Isr, LeaderState
 from ottla.broker.storage.incoming import Appended
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import FLUSH_DURABLE
-from ottla.wire.errors import FencedLeaderEpoch, NotLeaderOrFollower, OffsetOutOfRange, UnknownLeaderEpoch
+from ottla.wire.errors import (
+    FencedLeaderEpoch,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
+    OttlaError,
+    ReplicaNotAvailable,
+    StorageError,
+    UnknownLeaderEpoch,
+)
 from ottla.wire.names import NO_EPOCH, NO_LEADER, TopicPartition
-from ottla.wire.requests import PartitionState
+from ottla.wire.requests import FetchPart, FetchPartResult, PartitionState
+
+Divergence = tuple[int, int]
+"""Where a follower's log leaves the leader's: the epoch that both know, and where it ends at the leader's."""
 
 
 class Partition:
-    """A replica. ``on_change`` is called with the partition when records were appended or committed, or the leader changed."""
+    """A replica. ``on_change`` is called with it when records were appended or committed, or its role changed."""
 
     __slots__ = (
-        "_broker_id", "_on_change", "appended_bytes", "high_watermark", "isr", "leader", "leader_epoch", "log", "replicas",
-        "version", "where",
+        "_broker_id", "_on_change", "appended_bytes", "controller_epoch", "high_watermark", "leader", "leader_epoch", "leading",
+        "log", "min_insync", "replicas", "version", "where",
     )  # fmt: skip
 
     def __init__(
-        self, where: TopicPartition, broker_id: int, log: Log, on_change: "Callable[[Partition], None]"
+        self,
+        where: TopicPartition,
+        broker_id: int,
+        log: Log,
+        high_watermark: int,
+        on_change: "Callable[[Partition], None]",
     ) -> None:
+        """``high_watermark`` is what was last checkpointed: a hint to start from, never the truth [I17]."""
         self.where = where
         self.log = log
         self.leader = NO_LEADER
         self.leader_epoch = NO_EPOCH
-        self.isr: list[int] = []
+        self.leading: LeaderState | None = None
         self.replicas: list[int] = []
         self.version = -1
-        self.high_watermark = log.log_end_offset
+        self.controller_epoch = 0
+        self.min_insync = 1
+        self.high_watermark = min(high_watermark, log.log_end_offset)
         self.appended_bytes = 0
         """All bytes ever appended in this life: lets a waiting fetch see cheaply whether enough has come."""
         self._broker_id = broker_id
         self._on_change = on_change
 
-    # --- who leads -----------------------------------------------------------------------------------------------------
+    # --- roles ---------------------------------------------------------------------------------------------------------
 
     @property
     def is_leader(self) -> bool:
-        return self.leader == self._broker_id
+        return self.leading is not None
 
     @property
     def durable(self) -> bool:
         """Whether a record counts only once it is on disk."""
         return self.log.config.flush_policy == FLUSH_DURABLE
 
-    def apply(self, state: PartitionState) -> bool:
-        """Take a decision of the controller; False if a later one was taken already (Invariant: versions only grow)."""
+    @property
+    def local_end(self) -> int:
+        """Up to where this replica itself counts as having the records."""
+        return self.log.flushed_up_to if self.durable else self.log.log_end_offset
+
+    def apply(self, state: PartitionState, now: float) -> bool:
+        """Take a decision of the controller; False if a later one was taken already [I9]: versions only grow."""
         if state.version < self.version or state.leader_epoch < self.leader_epoch:
             return False
-        was_leader, old_epoch = self.is_leader, self.leader_epoch
-        self.version = state.version
+        new_epoch = state.leader_epoch != self.leader_epoch
+        self.version, self.replicas = state.version, state.replicas
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
-        self.isr, self.replicas = state.isr, state.replicas
-        if self.is_leader and (not was_leader or old_epoch != self.leader_epoch):
+        self.controller_epoch = state.controller_epoch
+        isr = Isr(tuple(state.isr), state.version, tuple(state.eligible))
+        if state.leader != self._broker_id:
+            self.leading = None
+        elif self.leading is None or new_epoch:
             self.log.assign_epoch(self.leader_epoch)  # before any append: followers cut by it (KAFKA-7415)
-        self._advance()
+            start = self.log.log_end_offset
+            self.leading = LeaderState(self._broker_id, self.leader_epoch, start, state.replicas, isr, now)
+        elif state.version > self.leading.isr.version:
+            self.leading.settled(isr)
+        self.advance()
         self._on_change(self)
         return True
 
     def step_down(self) -> None:
         """Lead no more; whoever waits here is told."""
+        self.leading = None
         self.leader = NO_LEADER
         self._on_change(self)
 
-    def check_leader(self, leader_epoch: int) -> None:
-        """Raise unless this broker leads, in the epoch that the caller believes in."""
+    def check_leader(self, leader_epoch: int) -> LeaderState:
+        """What is known as leader; raises unless this broker leads, in the epoch that the caller believes in."""
         if leader_epoch != NO_EPOCH:
             if leader_epoch < self.leader_epoch:
                 raise FencedLeaderEpoch(f"{self.where} is in leader epoch {self.leader_epoch}, not {leader_epoch}")
             if leader_epoch > self.leader_epoch:
                 raise UnknownLeaderEpoch(
-                    f"{self.where} is in leader epoch {self.leader_epoch} here, not {leader_epoch} yet"
+                    f"{self.where} is in leader epoch {self.leader_epoch} here, not {leader_epoch}"
                 )
-        if self.leader != self._broker_id:
+        if self.leading is None:
             raise NotLeaderOrFollower(f"broker {self._broker_id} does not lead {self.where}; broker {self.leader} does")
+        return self.leading
 
-    # --- records -------------------------------------------------------------------------------------------------------
+    # --- producers and consumers ---------------------------------------------------------------------------------------
 
-    def append(self, records: memoryview, now_ms: int) -> Appended:
-        """Append what a producer sent. Only the leader may."""
-        self.check_leader(NO_EPOCH)
+    def append(self, records: memoryview, now_ms: int, *, all_must_ack: bool) -> Appended:
+        """Append what a producer sent. Only the leader may, and for acks=all only with enough replicas in sync [I15]."""
+        leading = self.check_leader(NO_EPOCH)
+        if all_must_ack and len(leading.isr.members) < self.min_insync:
+            raise NotEnoughReplicas(
+                f"{self.where} has {len(leading.isr.members)} replicas in sync; min.insync.replicas is {self.min_insync}"
+            )
         appended = self.log.append_as_leader(records, self.leader_epoch, now_ms)
         self.appended_bytes += len(records)
-        self._advance()
+        if len(leading.isr.members) == 1:
+            self.advance()
         self._on_change(self)
         return appended
 
+    def lost(self) -> OttlaError | None:
+        """Why a record that was appended here can no more be acknowledged."""
+        if self.log.failed:
+            return StorageError(f"the disk under {self.where} failed")
+        if self.leading is None:
+            return NotLeaderOrFollower(f"{self.where} is led by another broker by now")
+        if len(self.leading.isr.members) < self.min_insync:
+            return NotEnoughReplicasAfterAppend(
+                f"{self.where} has fewer replicas in sync by now than min.insync.replicas, {self.min_insync}"
+            )
+        return None
+
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> list[memoryview]:
-        """Committed batches from ``offset`` on (Invariant: a consumer never sees past the high watermark)."""
+        """Committed batches from ``offset`` on [I16]: a consumer never sees past the high watermark."""
         if offset > self.high_watermark:
             start = self.log.log_start_offset
+            if offset <= self.log.log_end_offset:
+                # It read up to here from an earlier leader: what it waits for is here and will be committed again soon.
+                return []
             raise OffsetOutOfRange(f"offset {offset} of {self.where}, which has {start} to {self.high_watermark}")
         return self.log.read(offset, max_bytes, up_to=self.high_watermark, at_least_one=at_least_one)
 
+    def latest(self) -> int:
+        """The end that consumers see; not before a new leader knows that it is not behind the old one's [I16]."""
+        leading = self.check_leader(NO_EPOCH)
+        if self.high_watermark < leading.epoch_start:
+            raise OffsetNotAvailable(f"{self.where} has a new leader that does not know yet what is committed")
+        return self.high_watermark
+
     def flushed(self) -> None:
         """The log reached the disk further than before."""
-        self._advance()
+        self.advance()
         self._on_change(self)
 
-    def _advance(self) -> None:
-        """Move the high watermark to what every in-sync replica has: here, this one alone."""
-        reached = self.log.flushed_up_to if self.durable else self.log.log_end_offset
-        if reached > self.high_watermark:
-            self.high_watermark = reached
+    def advance(self) -> None:
+        """Move the high watermark to what every replica in sync has."""
+        if self.leading is not None:
+            self.high_watermark = self.leading.committed_end(self.local_end, self.min_insync, self.high_watermark)
+
+    # --- followers, at the leader --------------------------------------------------------------------------------------
+
+    def fetched_by(self, replica: int, broker_epoch: int, part: FetchPart, now: float) -> Divergence | None:
+        """A follower asks for records: note how far it is, unless its log is not a prefix of this one [I4]."""
+        leading = self.check_leader(part.leader_epoch)
+        if replica not in leading.followers:
+            raise ReplicaNotAvailable(f"broker {replica} is not among the replicas of {self.where}: {self.replicas}")
+        if part.last_fetched_epoch != NO_EPOCH:
+            epoch, end = self.log.end_offset_for_epoch(part.last_fetched_epoch)
+            if epoch == NO_EPOCH:
+                raise UnknownLeaderEpoch(f"{self.where} knows nothing of epoch {part.last_fetched_epoch}")
+            if epoch != part.last_fetched_epoch or end < part.offset:
+                return epoch, end
+        if not self.log.log_start_offset <= part.offset <= self.log.log_end_offset:
+            raise OffsetOutOfRange(
+                f"offset {part.offset} of {self.where}, which has {self.log.log_start_offset} to {self.log.log_end_offset}"
+            )
+        leading.fetched(replica, part.offset, broker_epoch, self.log.log_end_offset, now)
+        before = self.high_watermark
+        self.advance()
+        if self.high_watermark > before:
+            self._on_change(self)
+        return None
+
+    def read_for_replica(self, offset: int, max_bytes: int, *, at_least_one: bool) -> list[memoryview]:
+        """Batches from ``offset`` to the end of the log, committed or not."""
+        return self.log.read(offset, max_bytes, up_to=self.log.log_end_offset, at_least_one=at_least_one)
+
+    # --- following -----------------------------------------------------------------------------------------------------
+
+    def next_fetch(self, max_bytes: int) -> FetchPart:
+        """What this follower asks its leader for."""
+        return FetchPart(
+            self.where.topic,
+            self.where.partition,
+            self.log.log_end_offset,
+            max_bytes,
+            self.leader_epoch,
+            self.log.latest_epoch,
+        )
+
+    def take_fetched(self, asked: FetchPart, result: FetchPartResult, records: memoryview) -> None:
+        """Append what the leader gave, or cut the log where it left the leader's."""
+        if asked.leader_epoch != self.leader_epoch or self.leading is not None:
+            return  # an answer from before the last change of leader
+        if result.error_code == OffsetOutOfRange.code:
+            self._start_over(result.log_start_offset)
+            return
+        result.raise_if_failed(topic=self.where.topic, partition=self.where.partition)
+        if result.diverging_epoch != NO_EPOCH:
+            self._cut(result.diverging_epoch, result.diverging_end)
+            return
+        if records:
+            self.log.append_as_follower(records)
+        high_watermark = min(result.high_watermark, self.log.log_end_offset)
+        if high_watermark > self.high_watermark:
+            self.high_watermark = high_watermark
+        if result.log_start_offset > self.log.log_start_offset:
+            self.log.delete_records_before(min(result.log_start_offset, self.log.log_end_offset))
+
+    def _cut(self, epoch: int, end: int) -> None:
+        """Cut to where both logs agree for sure; the next fetch shows whether that is far enough [I4]."""
+        own_epoch, own_end = self.log.end_offset_for_epoch(epoch)
+        target = min(own_end, end) if own_epoch == epoch else own_end
+        if target < 0:
+            target = self.log.log_start_offset
+        self.log.truncate_to(target)
+        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
+
+    def _start_over(self, leader_start: int) -> None:
+        """The leader no longer has what would come next here: go on where it begins."""
+        if leader_start > self.log.log_end_offset:
+            self.log.truncate_fully_and_start_at(leader_start)
+            self.high_watermark = leader_start

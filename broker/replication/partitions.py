@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from ottla.broker.replication.partition import Partition
 from ottla.broker.storage.log import Log
@@ -15,18 +16,34 @@ from ottla.wire.requests import PartitionState, StopReplicaPart, TopicConfig
 logger = logging.getLogger(__name__)
 
 
+class TopicRules(NamedTuple):
+    """What a topic's settings mean on this broker."""
+
+    log: LogConfig
+    min_insync: int
+
+
 class Partitions:
     """The replicas of this broker. ``on_change`` is called with a partition whenever something happened to it."""
 
     def __init__(
-        self, broker_id: int, log_dirs: Sequence[LogDir], defaults: LogConfig, on_change: Callable[[Partition], None]
+        self,
+        broker_id: int,
+        log_dirs: Sequence[LogDir],
+        defaults: LogConfig,
+        min_insync: int,
+        on_change: Callable[[Partition], None],
+        on_role: Callable[[Partition], None],
     ) -> None:
+        """``on_role`` is called when a partition begins or ends to lead or follow."""
         self._broker_id = broker_id
         self._log_dirs = log_dirs
         self._defaults = defaults
+        self._default_min_insync = min_insync
         self._on_change = on_change
+        self._on_role = on_role
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self._configs: dict[str, LogConfig] = {}
+        self._configs: dict[str, TopicRules] = {}
         self._changing = asyncio.Lock()  # one control request at a time: each may wait for the disk in the middle
 
     def __iter__(self) -> Iterator[Partition]:
@@ -44,6 +61,10 @@ class Partitions:
             )
         found.check_leader(leader_epoch)
         return found
+
+    def log_start_offset(self, topic: str, partition: int) -> int:
+        found = self._partitions.get((topic, partition))
+        return found.log.log_start_offset if found is not None else -1
 
     # --- what the controller asks --------------------------------------------------------------------------------------
 
@@ -79,15 +100,26 @@ class Partitions:
     def configure(self, topics: Iterable[TopicConfig]) -> None:
         """Take new topic settings, and put them into force where the topic is."""
         for topic in topics:
-            try:
-                config = self._defaults.with_topic_config(parse_topic_config(topic.config))
-            except OttlaError as error:  # written into ZooKeeper by hand, or by a newer version
-                logger.warning("topic config ignored topic=%s error=%s", topic.topic, error)
-                config = self._defaults
-            self._configs[topic.topic] = config
+            rules = self._rules_of(topic)
+            if self._configs.get(topic.topic) == rules:
+                continue
+            self._configs[topic.topic] = rules
             for partition in self._partitions.values():
                 if partition.where.topic == topic.topic:
-                    partition.log.config = config
+                    self._put_in_force(partition, rules)
+
+    def _rules_of(self, topic: TopicConfig) -> "TopicRules":
+        try:
+            parsed = parse_topic_config(topic.config)
+        except OttlaError as error:  # written into ZooKeeper by hand, or by a newer version
+            logger.warning("topic config ignored topic=%s error=%s", topic.topic, error)
+            parsed = {}
+        min_insync = int(parsed.get("min.insync.replicas", self._default_min_insync))
+        return TopicRules(self._defaults.with_topic_config(parsed), min_insync)
+
+    def _put_in_force(self, partition: Partition, rules: "TopicRules") -> None:
+        partition.log.config = rules.log
+        partition.min_insync = rules.min_insync
 
     async def stop(self, parts: Sequence[StopReplicaPart]) -> None:
         """Serve these no more, and delete those that are to go."""
@@ -97,15 +129,23 @@ class Partitions:
                 partition = self._partitions.get(where)
                 if partition is not None and partition.log.topic_id == part.topic_id:
                     del self._partitions[where]
-                    partition.step_down()
+                    self._step_down(partition)
                 if part.delete:
                     await asyncio.to_thread(self._delete_log, where, part.topic_id)
 
     async def close(self) -> None:
-        for partition in self._partitions.values():
-            partition.step_down()
+        self.step_down_all()
         for log_dir in self._log_dirs:
             await asyncio.to_thread(log_dir.close)
+
+    def step_down_all(self) -> None:
+        """Lead and follow nothing any more, until the controller says so again."""
+        for partition in self._partitions.values():
+            self._step_down(partition)
+
+    def _step_down(self, partition: Partition) -> None:
+        partition.step_down()
+        self._on_role(partition)
 
     # --- logs ----------------------------------------------------------------------------------------------------------
 
@@ -114,7 +154,7 @@ class Partitions:
         opened: dict[TopicPartition, Log | OttlaError] = {}
         for state in states:
             where = TopicPartition(state.topic, state.partition)
-            config = self._configs.get(state.topic, self._defaults)
+            config = self._rules(state.topic).log
             log_dir = self._dir_of(where)
             try:
                 stale = log_dir.logs.get(where)
@@ -140,8 +180,12 @@ class Partitions:
     def _adopt(self, where: TopicPartition, log: Log | OttlaError) -> None:
         if isinstance(log, OttlaError):
             raise log
-        log.config = self._configs.get(where.topic, self._defaults)
-        self._partitions[where] = Partition(where, self._broker_id, log, self._on_change)
+        hint = self._dir_of(where).high_watermark(where)
+        partition = self._partitions[where] = Partition(where, self._broker_id, log, hint, self._on_change)
+        self._put_in_force(partition, self._rules(where.topic))
+
+    def _rules(self, topic: str) -> "TopicRules":
+        return self._configs.get(topic) or TopicRules(self._defaults, self._default_min_insync)
 
     def _delete_log(self, where: TopicPartition, topic_id: str) -> None:
         """Delete a partition's log, if it is of that topic and not of a later one of the same name."""

@@ -1,0 +1,142 @@
+"""Following: one connection to each leader, one fetch for all partitions that it leads for us, again and again."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import cast
+
+from ottla.broker.peers import Identity, connect_as_broker
+from ottla.broker.replication.partition import Partition
+from ottla.net.channel import Channel
+from ottla.net.retry import backoff
+from ottla.wire.errors import OttlaError
+from ottla.wire.names import TopicPartition
+from ottla.wire.requests import BrokerEndpoint, FetchPart, FetchPartResult, FetchRequest, FetchResponse
+
+logger = logging.getLogger(__name__)
+
+FETCH_WAIT_MS = 500
+FETCH_SLACK_S = 2.0
+FETCH_BYTES = 16 * 1024 * 1024
+PARTITION_BYTES = 2 * 1024 * 1024
+FIRST_RETRY_S, LAST_RETRY_S = 0.01, 0.5
+
+PARTITION_RETRY_S = 0.1
+"""How long a partition whose fetch failed is left alone; most often it waits for the controller to speak."""
+
+
+class Fetchers:
+    """Who is followed. ``follow`` and ``unfollow`` may be called as often as one likes."""
+
+    def __init__(self, identity: Callable[[], Identity], endpoint: Callable[[int], BrokerEndpoint | None]) -> None:
+        self._identity = identity
+        self._endpoint = endpoint
+        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._followed: dict[TopicPartition, int] = {}
+
+    def update(self, partition: Partition) -> None:
+        """Follow the partition's leader, if it has one and it is not this broker."""
+        leader = partition.leader
+        known = self._followed.get(partition.where)
+        wanted = leader if leader >= 0 and not partition.is_leader else None
+        if known is not None and known != wanted:
+            self._fetchers[known].drop(partition)
+            del self._followed[partition.where]
+        if wanted is not None:
+            if wanted not in self._fetchers:
+                self._fetchers[wanted] = ReplicaFetcher(wanted, self._identity, self._endpoint)
+            self._fetchers[wanted].add(partition)
+            self._followed[partition.where] = wanted
+
+    async def stop(self) -> None:
+        for fetcher in self._fetchers.values():
+            await fetcher.stop()
+
+
+class ReplicaFetcher:
+    """Fetches from one leader. Owns a task from the first partition on."""
+
+    def __init__(
+        self, leader: int, identity: Callable[[], Identity], endpoint: Callable[[int], BrokerEndpoint | None]
+    ) -> None:
+        self._leader = leader
+        self._identity = identity
+        self._endpoint = endpoint
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._not_before: dict[TopicPartition, float] = {}
+        self._changed = asyncio.Event()
+        self._channel: Channel | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, partition: Partition) -> None:
+        self._partitions[partition.where] = partition
+        self._not_before.pop(partition.where, None)
+        self._changed.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetch from broker {self._leader}")
+
+    def drop(self, partition: Partition) -> None:
+        self._partitions.pop(partition.where, None)
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._channel is not None:
+            await self._channel.close()
+
+    async def _run(self) -> None:
+        waits = backoff(FIRST_RETRY_S, LAST_RETRY_S)
+        while True:
+            self._changed.clear()
+            due = self._due()
+            if not due:
+                try:
+                    async with asyncio.timeout(PARTITION_RETRY_S if self._partitions else None):
+                        await self._changed.wait()
+                except TimeoutError:
+                    pass
+                continue
+            try:
+                await self._fetch(due)
+                waits = backoff(FIRST_RETRY_S, LAST_RETRY_S)
+            except OttlaError as error:
+                logger.info("replica fetch failed leader=%d error=%s", self._leader, error)
+                await asyncio.sleep(next(waits))
+            except Exception:
+                logger.exception("replica fetch failed leader=%d", self._leader)
+                await asyncio.sleep(LAST_RETRY_S)
+
+    def _due(self) -> list[Partition]:
+        if not self._not_before:
+            return list(self._partitions.values())
+        now = time.monotonic()
+        self._not_before = {where: at for where, at in self._not_before.items() if at > now}
+        return [partition for where, partition in self._partitions.items() if where not in self._not_before]
+
+    async def _fetch(self, partitions: list[Partition]) -> None:
+        channel = await self._connected()
+        identity = self._identity()
+        parts = [partition.next_fetch(PARTITION_BYTES) for partition in partitions]
+        request = FetchRequest(FETCH_WAIT_MS, 1, FETCH_BYTES, parts, identity.broker_id, identity.broker_epoch)
+        answer = await channel.request(request, FETCH_WAIT_MS / 1000 + FETCH_SLACK_S)
+        response = cast(FetchResponse, answer.message)
+        for partition, part, result, records in zip(partitions, parts, response.parts, answer.attachments, strict=True):
+            if self._partitions.get(partition.where) is partition:
+                self._take(partition, part, result, records)
+
+    def _take(self, partition: Partition, part: FetchPart, result: FetchPartResult, records: memoryview) -> None:
+        try:
+            partition.take_fetched(part, result, records)
+        except OttlaError as error:
+            logger.info("partition cannot follow partition=%s leader=%d error=%s", partition.where, self._leader, error)
+            self._not_before[partition.where] = time.monotonic() + PARTITION_RETRY_S
+
+    async def _connected(self) -> Channel:
+        if self._channel is None or not self._channel.usable:
+            endpoint = self._endpoint(self._leader)
+            if endpoint is None:
+                raise OttlaError(f"broker {self._leader} is not live")
+            self._channel = await connect_as_broker(self._identity(), endpoint)
+        return self._channel

@@ -1,0 +1,137 @@
+"""What a leader knows of its followers, and what follows from it: the high watermark and who is in sync. Pure.
+
+Time is an argument (seconds of a monotonic clock). The names in brackets are the invariants of docs/invariants.md.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+UNKNOWN = -1
+
+
+class Isr(NamedTuple):
+    """The in-sync replicas as they stand in ZooKeeper, and the version that the next write must name."""
+
+    members: tuple[int, ...]
+    version: int
+    eligible: tuple[int, ...] = ()
+    """Replicas that left while fewer than min.insync.replicas remained: they still have all that is committed [I13]."""
+
+
+class Change(NamedTuple):
+    """A change of the ISR that was asked for and whose fate may be unknown."""
+
+    members: tuple[int, ...]
+    eligible: tuple[int, ...]
+    joining: int | None
+    """The follower that joins; None if some leave."""
+    joining_epoch: int = UNKNOWN
+
+
+@dataclass(slots=True)
+class Follower:
+    """What the leader has seen of a follower in this leader epoch."""
+
+    caught_up_at: float
+    log_end_offset: int = UNKNOWN
+    broker_epoch: int = UNKNOWN
+    fetched_at: float = 0.0
+    leader_end_then: int = 0
+
+
+class LeaderState:
+    """One leader epoch of one partition. Made anew for every epoch, so nothing from an older one is counted [I3]."""
+
+    def __init__(
+        self, broker_id: int, leader_epoch: int, epoch_start: int, replicas: Iterable[int], isr: Isr, now: float
+    ) -> None:
+        self._id = broker_id
+        self.leader_epoch = leader_epoch
+        self.epoch_start = epoch_start
+        self.isr = isr
+        self.change: Change | None = None
+        # Members of the ISR begin as caught up: judging them by a time before this epoch would throw them all out.
+        self.followers = {
+            replica: Follower(now if replica in isr.members else float("-inf"))
+            for replica in replicas
+            if replica != broker_id
+        }
+
+    # --- who is in sync --------------------------------------------------------------------------------------------------
+
+    @property
+    def effective_isr(self) -> frozenset[int]:
+        """All that ZooKeeper may say, now or when a change in flight arrives [I2]: always a superset of the truth."""
+        if self.change is None:
+            return frozenset(self.isr.members)
+        return frozenset(self.isr.members) | frozenset(self.change.members)
+
+    def fetched(self, replica: int, offset: int, broker_epoch: int, leader_end: int, now: float) -> None:
+        """A follower has everything before ``offset``: it asks for what comes next, in this leader epoch."""
+        follower = self.followers[replica]
+        if offset >= leader_end:
+            follower.caught_up_at = now
+        elif offset >= follower.leader_end_then:
+            # It has all that there was at its last fetch; under constant writes a follower is never closer than that.
+            follower.caught_up_at = max(follower.caught_up_at, follower.fetched_at)
+        follower.log_end_offset = offset
+        follower.broker_epoch = broker_epoch
+        follower.fetched_at = now
+        follower.leader_end_then = leader_end
+
+    def may_join(self, replica: int, high_watermark: int) -> bool:
+        """Whether a follower should be in the ISR and is not [I5]."""
+        if self.change is not None or replica in self.isr.members:
+            return False
+        end = self.followers[replica].log_end_offset
+        return end >= high_watermark and end >= self.epoch_start
+
+    def laggards(self, leader_end: int, now: float, lag_max_s: float) -> frozenset[int]:
+        """Members of the ISR that have not caught up for too long."""
+        return frozenset(
+            replica
+            for replica, follower in self.followers.items()
+            if replica in self.isr.members
+            and follower.log_end_offset != leader_end
+            and now - follower.caught_up_at > lag_max_s
+        )
+
+    def ask_to_join(self, replica: int) -> Change:
+        """Begin to let a follower in: it counts from now on, though ZooKeeper does not know yet [I2]."""
+        assert self.change is None, "one change at a time"
+        members = (*self.isr.members, replica)
+        eligible = tuple(broker for broker in self.isr.eligible if broker != replica)
+        self.change = Change(members, eligible, replica, self.followers[replica].broker_epoch)
+        return self.change
+
+    def ask_to_leave(self, laggards: frozenset[int], min_insync: int) -> Change:
+        """Begin to throw followers out: they count until ZooKeeper has confirmed it [I2]."""
+        assert self.change is None, "one change at a time"
+        members = tuple(broker for broker in self.isr.members if broker not in laggards)
+        eligible: tuple[int, ...] = ()
+        if len(members) < min_insync:
+            eligible = tuple(sorted({*self.isr.eligible, *laggards}))
+        self.change = Change(members, eligible, None)
+        return self.change
+
+    def settled(self, isr: Isr) -> None:
+        """ZooKeeper's truth is known: the change took effect, or somebody else's did."""
+        self.isr = isr
+        self.change = None
+
+    # --- what is committed -----------------------------------------------------------------------------------------------
+
+    def committed_end(self, local_end: int, min_insync: int, high_watermark: int) -> int:
+        """The high watermark: what every member of the effective ISR has [I3]. Never moves back.
+
+        While fewer than ``min_insync`` are in sync it does not move at all, so those that left have all that is committed.
+        """
+        if len(self.isr.members) < min_insync:
+            return high_watermark
+        end = local_end
+        for replica in self.effective_isr:
+            if replica != self._id:
+                follower = self.followers.get(replica)
+                end = min(end, follower.log_end_offset if follower is not None else UNKNOWN)
+        return max(high_watermark, end)
