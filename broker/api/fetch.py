@@ -2,6 +2,7 @@
 
 import asyncio
 
+from ottla.broker.api.parts import check_parts, told
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.metrics import Metrics
 from ottla.broker.replication.partition import Partition
@@ -10,11 +11,10 @@ from ottla.broker.replication.purgatory import Purgatory
 from ottla.net.connection import Connection, Reply
 from ottla.wire.batch import Buffer
 from ottla.wire.connection import IncomingRequest
-from ottla.wire.errors import ClusterAuthorizationFailed, InvalidRequest, OttlaError
+from ottla.wire.errors import ClusterAuthorizationFailed, OttlaError
 from ottla.wire.names import TopicPartition
 from ottla.wire.requests import CONSUMER, FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
-PARTS_MAX = 10_000
 WAIT_MAX_S = 300.0
 
 RESPONSE_MAX = 64 * 1024 * 1024
@@ -35,10 +35,10 @@ class FetchHandler:
     def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply | asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, FetchRequest)
-        if len(request.parts) > PARTS_MAX:
-            raise InvalidRequest(f"{len(request.parts)} parts in one request; at most {PARTS_MAX}")
+        check_parts(request.parts)
         if request.replica_id != CONSUMER:
             # A forged follower could read what is not committed and make the leader believe that it is replicated.
+            connection.refuse("it fetched as a replica and is no broker")
             raise ClusterAuthorizationFailed("only brokers of this cluster fetch as replicas")
         fetch = _Fetch(self._partitions, self._view, request)
         wait_s = min(max(request.max_wait_ms, 0) / 1000, WAIT_MAX_S)
@@ -108,7 +108,8 @@ class _Fetch:
                 if left > 0 or first
                 else []
             )
-        except OttlaError as error:
+        except OttlaError as failure:
+            error = told(failure, part.topic)
             leader, epoch = self._view.leader_of(part.topic, part.partition)
             self.failed = True
             self.results.append(
