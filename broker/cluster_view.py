@@ -49,6 +49,9 @@ class ClusterView:
             ))  # fmt: skip
         self.known = True
 
+    def endpoint(self, broker_id: int) -> BrokerEndpoint | None:
+        return self.brokers.get(broker_id)
+
     def topic(self, name: str) -> TopicMetadata | None:
         return self._topics.get(name)
 

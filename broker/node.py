@@ -20,6 +20,7 @@ from ottla.broker.config import BrokerConfig, parse_listener
 from ottla.broker.membership_loop import MembershipLoop
 from ottla.broker.metrics import Metrics
 from ottla.broker.peers import Identity
+from ottla.broker.replication.isr_loop import IsrLoop
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.purgatory import Purgatory
@@ -142,7 +143,9 @@ class Node:
         config = self._config
         return BrokerZnode(config.broker_id, "", 0, rack=config.broker_rack or None, uuid=data_uuid)
 
-    def _dispatch(self, membership: MembershipLoop, partitions: Partitions, view: ClusterView) -> Dispatch:
+    def _dispatch(
+        self, membership: MembershipLoop, partitions: Partitions, view: ClusterView, isr_loop: IsrLoop
+    ) -> Dispatch:
         config, metrics = self._config, self._metrics
         topics = TopicHandlers(lambda: membership.controller)
         control = ControlHandlers(lambda: membership.identity, partitions, view)
@@ -150,7 +153,7 @@ class Node:
         return Dispatch(
             {
                 Api.PRODUCE: ProduceHandler(partitions, view, self._acks, Flusher(), metrics),
-                Api.FETCH: FetchHandler(partitions, view, self._fetches, metrics),
+                Api.FETCH: FetchHandler(partitions, view, self._fetches, metrics, isr_loop.look_at),
                 Api.LIST_OFFSETS: ListOffsetsHandler(partitions),
                 Api.METADATA: MetadataHandler(view),
                 Api.API_VERSIONS: ApiVersionsHandler(config.broker_id, view.cluster_id, software),

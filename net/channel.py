@@ -27,6 +27,9 @@ SOFTWARE = "ottla-python"
 WRITE_BUFFER_HIGH = 8 * 1024 * 1024
 """What may wait in this process for the socket to take it before ``writable`` says no."""
 
+CLOSE_TIMEOUT_S = 5.0
+"""How long closing waits for the peer to take what was sent (with acks=0 nobody else waits for it)."""
+
 _pool = BufferPool(limit=2**40)  # a client asked for every byte it gets: the frame limit is limit enough
 
 
@@ -108,9 +111,13 @@ class Channel(asyncio.BufferedProtocol):
         await self._writable.wait()
 
     async def close(self) -> None:
+        abandoned = bool(self._waiting)
         self._break(ClientClosed(f"the connection to {self.address} was closed"))
         if self._transport is not None:
-            self._transport.abort() if self._waiting else self._transport.close()
+            if not abandoned:
+                self._transport.close()
+                await asyncio.wait([self._closed], timeout=CLOSE_TIMEOUT_S)
+            self._transport.abort()
             await self._closed
 
     # --- for asyncio -------------------------------------------------------------------------------------------------
@@ -163,15 +170,18 @@ class Channel(asyncio.BufferedProtocol):
             raise RemoteProtocolError(
                 f"{self.address} answered request {response.correlation_id}, which is not the next"
             )
-        _, kind, answer = self._waiting.popleft()
+        _, kind, answer = self._waiting[0]
         if answer.done():  # nobody waits any more
-            return
-        if response.error is not None:
+            self._waiting.popleft()
+        elif response.error is not None:
+            self._waiting.popleft()
             response.error.broker = self.address
             answer.set_exception(response.error)
-            return
-        message: Any = native.decode_fields(kind, response.fields)
-        answer.set_result(Answer(message, native.cut_attachments(message, response.tail)))
+        else:
+            message: Any = native.decode_fields(kind, response.fields)
+            attachments = native.cut_attachments(message, response.tail)
+            self._waiting.popleft()  # not before it could be read: whoever is left here is told when the connection breaks
+            answer.set_result(Answer(message, attachments))
 
     def _break(self, why: OttlaError) -> None:
         """Nothing can be sent or come any more; everybody who waits is told why."""

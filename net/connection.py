@@ -15,7 +15,14 @@ from typing import NamedTuple, Protocol, cast
 from ottla.net.channel import set_no_delay
 from ottla.wire import connection as dialect
 from ottla.wire.batch import Buffer
-from ottla.wire.errors import OttlaError, RemoteProtocolError, RequestTimedOut, UnknownServerError
+from ottla.wire.errors import (
+    InvalidRequest,
+    LocalProtocolError,
+    OttlaError,
+    RemoteProtocolError,
+    RequestTimedOut,
+    UnknownServerError,
+)
 from ottla.wire.framing import FRAME_MAX, BufferPool, FrameReader
 from ottla.wire.requests import Message
 
@@ -74,6 +81,8 @@ class Connection(asyncio.BufferedProtocol):
         self._opened_at = self._heard_at = time.monotonic()
         self._frame_began_at: float | None = None
         self._stalled_at: float | None = None
+        self._unsent = 0
+        self._refused: str | None = None
         self.peer = "?"
         self.ip = "?"
         self.nonce = b""
@@ -120,7 +129,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _work(self) -> None:
         """Handle whole frames until there are none, or until the peer must first take its answers."""
+        if self._transport is None or self._transport.is_closing():
+            return
         out: list[Buffer] = []
+        self._unsent = 0
         try:
             while not self._saturated():
                 frame = self._reader.next_frame()
@@ -128,11 +140,18 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 self._frame_began_at = None
                 self._handle(frame, out)
+                if self._refused is not None:
+                    break
+                if self._unsent > self._limits.write_buffer_high:
+                    self._write(out)  # the transport says pause if the peer does not take it
+                    out, self._unsent = [], 0
         except RemoteProtocolError as error:
-            self._host.complain(self, str(error))
-            self.close()
+            self._refused = str(error)
         if out:
             self._write(out)
+        if self._refused is not None:
+            self._host.complain(self, self._refused)
+            self.close()
         if not self._reader.partial:
             self._frame_began_at = None
         elif self._frame_began_at is None:
@@ -159,6 +178,7 @@ class Connection(asyncio.BufferedProtocol):
             self._answers.append(pieces)  # Invariant: answers leave in the order of their requests
         else:
             out.extend(pieces)
+            self._unsent += sum(map(len, pieces))
 
     def _promise_kept(self, _: asyncio.Future[Reply]) -> None:
         """Send every answer that waited for this one, up to the next that is not ready."""
@@ -197,6 +217,8 @@ class Connection(asyncio.BufferedProtocol):
         if saturated and not self._read_paused:
             self._transport.pause_reading()
         elif not saturated and self._read_paused:
+            if self._frame_began_at is not None:
+                self._frame_began_at = time.monotonic()  # it could not go on while we did not read
             self._transport.resume_reading()
         self._read_paused = saturated
 
@@ -213,8 +235,14 @@ class Connection(asyncio.BufferedProtocol):
             return "it was idle"
         return None
 
+    def refuse(self, why: str) -> None:
+        """For a handler that caught the peer cheating: hang up after its answer, and say so in the log."""
+        self._refused = why
+
     def close(self) -> None:
-        """Hang up once what was answered has left."""
+        """Hang up once what was answered has left; a peer that does not take it is cut in time."""
+        if self._stalled_at is None:
+            self._stalled_at = time.monotonic()
         if self._transport is not None:
             self._transport.close()
 
@@ -246,4 +274,7 @@ class _Promise:
 def _encode(request: dialect.IncomingRequest, reply: Reply) -> list[Buffer]:
     if reply.error is not None or reply.message is None:
         return dialect.encode_error(request, reply.error or UnknownServerError())
-    return dialect.encode_response(request, reply.message, reply.attachments)
+    try:
+        return dialect.encode_response(request, reply.message, reply.attachments)
+    except LocalProtocolError as error:
+        return dialect.encode_error(request, InvalidRequest(f"the answer would be too long: {error}"))

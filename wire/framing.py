@@ -19,9 +19,19 @@ CHUNK = 256 * 1024
 GROWTH = 4
 """A buffer grows to at most this many times what has really arrived: a lying length costs the liar, not us."""
 
+PARK_MAX = CHUNK // 16
+"""A beginning of at most this size is kept in just as many bytes: a thousand slow peers do not hold a thousand chunks."""
+
+TRUSTED_MAX = 16 * 1024 * 1024
+"""A frame that somebody asked for (``detach``) gets its memory at once up to this size, a longer one as it arrives."""
+
 
 class BufferPool:
-    """Receive buffers shared by all streams of a process, and a limit on what they hold together."""
+    """Receive buffers shared by all streams of a process, and a limit on what half-received frames hold together.
+
+    A chunk to read into is never refused: it is given back before the next stream reads, unless a frame is left half
+    received in it. That is when the limit is checked, so it falls on those who hold memory and on nobody else.
+    """
 
     def __init__(self, limit: int = 512 * 1024 * 1024, keep: int = 16) -> None:
         self._limit = limit
@@ -30,17 +40,23 @@ class BufferPool:
         self.in_use = 0
 
     def take(self, size: int = CHUNK) -> bytearray:
-        if self.in_use + size > self._limit:
-            raise RemoteProtocolError(
-                f"{self.in_use} bytes of half-received frames are pending; no room for {size} more"
-            )
         self.in_use += size
-        return self._free.pop() if size == CHUNK and self._free else bytearray(size)
+        if size == CHUNK:
+            try:
+                return self._free.pop()
+            except IndexError:
+                pass
+        return bytearray(size)
 
     def give_back(self, buffer: bytearray) -> None:
         self.in_use -= len(buffer)
         if len(buffer) == CHUNK and len(self._free) < self._keep:
             self._free.append(buffer)
+
+    def check(self, more: int = 0) -> None:
+        """Raise if half-received frames hold too much already, or would with ``more`` bytes."""
+        if self.in_use + more > self._limit:
+            raise RemoteProtocolError(f"half-received frames hold {self.in_use} bytes; allowed are {self._limit}")
 
 
 class FrameReader:
@@ -65,9 +81,8 @@ class FrameReader:
         return self._end > self._start
 
     def get_buffer(self) -> memoryview:
-        if self._buffer is None:
-            self._buffer = self._pool.take()
-            self._view = memoryview(self._buffer)
+        if self._end == len(self._view):  # nothing is pending, or a parked beginning
+            self._move_to(self._pool.take())
         return self._view[self._end :]
 
     def received(self, count: int) -> None:
@@ -102,24 +117,40 @@ class FrameReader:
         self._forget()
 
     def _make_room(self, needed: int) -> None:
-        """Prepare for the next read: the pending bytes go to the front of a buffer that can take more."""
-        pending = self._view[self._start : self._end]
-        count = len(pending)
+        """Prepare for the next read: the pending bytes go where more can be received behind them."""
+        count = self._end - self._start
         if count == 0:
             self.close()
             return
-        assert self._buffer is not None
-        if self._detach and needed > CHUNK:
-            wanted = needed  # exact, so that the frame can take the buffer with it (untouched pages cost nothing)
-        else:
-            wanted = max(CHUNK, min(needed, count * GROWTH))
-        if wanted > len(self._buffer):
-            buffer = self._pool.take(wanted)
-            memoryview(buffer)[:count] = pending
-            self._pool.give_back(self._buffer)
-            self._buffer, self._view = buffer, memoryview(buffer)
+        size = self._better_size(needed, count)
+        self._pool.check(size)
+        if size:
+            self._move_to(self._pool.take(size))
         elif self._start > 0:
-            self._view[:count] = pending
+            self._view[:count] = self._view[self._start : self._end]
+            self._start, self._end = 0, count
+
+    def _better_size(self, needed: int, count: int) -> int:
+        """How large a buffer ``count`` pending bytes of a frame of ``needed`` should move to; 0 if they lie well."""
+        have = len(self._view)
+        if self._detach:
+            if have < needed <= TRUSTED_MAX:
+                return needed  # exact, so that the frame can take the buffer with it
+            if have < TRUSTED_MAX < needed:
+                return TRUSTED_MAX
+        elif count <= PARK_MAX:
+            return count
+        # Only a full buffer grows: else every few bytes that arrive would cost a copy of all that did before.
+        return min(needed, count * GROWTH) if count == have else 0
+
+    def _move_to(self, buffer: bytearray) -> None:
+        """Go on in another buffer, with the pending bytes at its front."""
+        count = self._end - self._start
+        view = memoryview(buffer)
+        view[:count] = self._view[self._start : self._end]
+        if self._buffer is not None:
+            self._pool.give_back(self._buffer)
+        self._buffer, self._view = buffer, view
         self._start, self._end = 0, count
 
     def _let_go(self) -> None:

@@ -38,6 +38,9 @@ _UINT32_MARK = 0xCE
 _SMALLEST_HEAD = 10
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
+REQUEST_HEAD_MAX = 4 * 1024 * 1024
+"""The msgpack part of a request: ten thousand parts with the longest names. Each of its bytes may become fifty of objects."""
+
 CLIENT_ID_MAX = 256
 ERROR_MESSAGE_MAX = 1000
 
@@ -80,7 +83,12 @@ def encode_request(
     message: Request, correlation_id: int, client_id: str | None, attachments: Sequence[Buffer] = ()
 ) -> list[Buffer]:
     head = (_PLACEHOLDER, int(message.api), message.versions[1], correlation_id, client_id, message)
-    return _frame(head, attachments)
+    pieces = _frame(head, attachments)
+    if len(pieces[0]) - LENGTH.size > REQUEST_HEAD_MAX:
+        raise LocalProtocolError(
+            f"{type(message).__name__} of {len(pieces[0])} bytes without its records; at most {REQUEST_HEAD_MAX} can be sent"
+        )
+    return pieces
 
 
 def encode_response(message: Message, correlation_id: int, attachments: Sequence[Buffer] = ()) -> list[Buffer]:
@@ -94,6 +102,8 @@ def encode_error(error: OttlaError, correlation_id: int) -> list[Buffer]:
 def decode_request(body: memoryview) -> IncomingRequest | UnreadableRequest:
     """Read a request, or as much of it as allows an answer; RemoteProtocolError where not even that can be read."""
     head, tail = _split(body, REQUEST_MARK)
+    if len(head) > REQUEST_HEAD_MAX:
+        raise RemoteProtocolError(f"a request of {len(head)} bytes without its records; allowed are {REQUEST_HEAD_MAX}")
     try:
         _, api, version, correlation_id, client_id, fields = _request_head.decode(head)
     except _UNREADABLE as error:

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from ottla.broker.api.parts import check_parts, told
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.metrics import Metrics
 from ottla.broker.replication.partition import Divergence, Partition
@@ -12,11 +13,10 @@ from ottla.broker.replication.purgatory import Purgatory
 from ottla.net.connection import Connection, Reply
 from ottla.wire.batch import Buffer
 from ottla.wire.connection import IncomingRequest
-from ottla.wire.errors import ClusterAuthorizationFailed, InvalidRequest, OttlaError
+from ottla.wire.errors import ClusterAuthorizationFailed, OttlaError
 from ottla.wire.names import TopicPartition
 from ottla.wire.requests import CONSUMER, FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
-PARTS_MAX = 10_000
 WAIT_MAX_S = 300.0
 
 RESPONSE_MAX = 64 * 1024 * 1024
@@ -37,10 +37,10 @@ class FetchHandler:
     def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply | asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, FetchRequest)
-        if len(request.parts) > PARTS_MAX:
-            raise InvalidRequest(f"{len(request.parts)} parts in one request; at most {PARTS_MAX}")
+        check_parts(request.parts)
         if request.replica_id != CONSUMER and connection.broker_id != request.replica_id:
             # A forged follower could read what is not committed and make the leader believe that it is replicated.
+            connection.refuse("it fetched as a replica and is no broker")
             raise ClusterAuthorizationFailed("only brokers of this cluster fetch as replicas")
         fetch = _Fetch(self._partitions, self._view, request)
         wait_s = min(max(request.max_wait_ms, 0) / 1000, WAIT_MAX_S)
@@ -83,7 +83,7 @@ class _Fetch:
     def satisfied(self) -> bool:
         return self.failed or self.size >= self._min_bytes
 
-    def note_progress(self, on_replica_fetch: Callable[[Partition, int], None]) -> None:
+    def note_progress(self, on_replica_fetch: Callable[[Partition], None]) -> None:
         """Tell the partitions how far the follower is: once, when it asks."""
         request = self._request
         now = time.monotonic()
@@ -97,7 +97,7 @@ class _Fetch:
             if divergence is not None:
                 self._refused[index] = divergence
             elif partition.leading is not None and request.replica_id not in partition.leading.isr.members:
-                on_replica_fetch(partition, request.replica_id)
+                on_replica_fetch(partition)
 
     def read(self) -> None:
         """Read anew what there is."""
@@ -151,6 +151,7 @@ class _Fetch:
             epoch, end = why
             result = FetchPartResult(0, "", part.topic, part.partition, diverging_epoch=epoch, diverging_end=end)
         else:
+            why = told(why, part.topic)
             leader, leader_epoch = self._view.leader_of(part.topic, part.partition)
             start = self._partitions.log_start_offset(part.topic, part.partition)
             result = FetchPartResult(

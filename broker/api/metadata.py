@@ -5,8 +5,9 @@ import secrets
 from ottla.broker.cluster_view import ClusterView
 from ottla.net.connection import Connection, Reply
 from ottla.wire.connection import IncomingRequest
-from ottla.wire.errors import BrokerNotAvailable, InvalidRequest
-from ottla.wire.requests import API_RANGES, ApiVersionsResponse, MetadataRequest
+from ottla.wire.errors import BrokerNotAvailable, InvalidRequest, InvalidTopic
+from ottla.wire.names import TOPIC_NAME_MAX, check_topic_name
+from ottla.wire.requests import API_RANGES, ApiVersionsResponse, MetadataRequest, MetadataResponse, TopicMetadata
 
 TOPICS_MAX = 10_000
 NONCE_BYTES = 16
@@ -23,7 +24,20 @@ class MetadataHandler:
             raise InvalidRequest(f"{len(request.topics)} topics in one request; at most {TOPICS_MAX}")
         if not self._view.known:
             raise BrokerNotAvailable("this broker has just started and knows nothing of the cluster yet")
-        return Reply(self._view.describe(request.topics))
+        return Reply(self._view.describe(None) if request.topics is None else self._describe(request.topics))
+
+    def _describe(self, names: list[str]) -> MetadataResponse:
+        """These topics. A name that no topic can have is told apart from one that none has yet: nobody need ask again."""
+        legal: list[str] = []
+        refused: list[TopicMetadata] = []
+        for name in names:
+            try:
+                legal.append(check_topic_name(name))
+            except InvalidTopic as error:
+                refused.append(TopicMetadata(name[:TOPIC_NAME_MAX], "", [], {}, error.code, str(error)))
+        response = self._view.describe(legal)
+        response.topics += refused
+        return response
 
 
 class ApiVersionsHandler:

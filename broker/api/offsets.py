@@ -1,5 +1,9 @@
 """ListOffsets: where a partition begins and ends, and which record was the first at a time."""
 
+import asyncio
+
+from ottla.broker.api.later import later
+from ottla.broker.api.parts import check_parts, told
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
 from ottla.net.connection import Connection, Reply
@@ -15,37 +19,65 @@ from ottla.wire.requests import (
     ListOffsetsResponse,
 )
 
-PARTS_MAX = 10_000
+DECODED_MAX = 32 * 1024 * 1024
+"""The largest batch that is decompressed to look for a time in it: the one thing that makes a broker decode records."""
 
 
 class ListOffsetsHandler:
+    """Ends and beginnings are answered at once; a search by time is done in a thread, one batch after the other."""
+
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
+        self._decoding = asyncio.Lock()  # so that all who search together hold the memory of one batch
 
-    def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply:
+    def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply | asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, ListOffsetsRequest)
-        if len(request.parts) > PARTS_MAX:
-            raise InvalidRequest(f"{len(request.parts)} parts in one request; at most {PARTS_MAX}")
-        return Reply(ListOffsetsResponse([self._find(part) for part in request.parts]))
+        check_parts(request.parts)
+        if any(part.timestamp_ms >= 0 for part in request.parts):
+            return later(self._search(request.parts))
+        return Reply(ListOffsetsResponse([self._end_of(part) for part in request.parts]))
 
-    def _find(self, part: ListOffsetsPart) -> ListOffsetsPartResult:
+    async def _search(self, parts: list[ListOffsetsPart]) -> Reply:
+        found = [self._end_of(part) if part.timestamp_ms < 0 else await self._find(part) for part in parts]
+        return Reply(ListOffsetsResponse(found))
+
+    def _end_of(self, part: ListOffsetsPart) -> ListOffsetsPartResult:
         try:
-            partition = self._partitions.led(part.topic, part.partition, part.leader_epoch)
-            offset, timestamp = find(partition, part.timestamp_ms)
+            partition = self._led(part)
+            if part.timestamp_ms not in (LATEST, EARLIEST):
+                raise InvalidRequest(
+                    f"timestamp {part.timestamp_ms}; give {LATEST} (latest), {EARLIEST} (earliest) or a time in ms"
+                )
+            offset = partition.latest() if part.timestamp_ms == LATEST else partition.log.log_start_offset
         except OttlaError as error:
-            return ListOffsetsPartResult(error.code, str(error), part.topic, part.partition)
-        return ListOffsetsPartResult(0, "", part.topic, part.partition, offset, timestamp, partition.leader_epoch)
+            return _failed(part, error)
+        return ListOffsetsPartResult(0, "", part.topic, part.partition, offset, -1, partition.leader_epoch)
+
+    async def _find(self, part: ListOffsetsPart) -> ListOffsetsPartResult:
+        try:
+            async with self._decoding:
+                partition = self._led(part)
+                offset, timestamp_ms = await _find_by_time(partition, part.timestamp_ms)
+        except OttlaError as error:
+            return _failed(part, error)
+        return ListOffsetsPartResult(0, "", part.topic, part.partition, offset, timestamp_ms, partition.leader_epoch)
+
+    def _led(self, part: ListOffsetsPart) -> Partition:
+        return self._partitions.led(part.topic, part.partition, part.leader_epoch)
 
 
-def find(partition: Partition, timestamp_ms: int) -> tuple[int, int]:
+async def _find_by_time(partition: Partition, timestamp_ms: int) -> tuple[int, int]:
     """Offset and timestamp of the first committed record that is not older; -1 and -1 if all are."""
-    if timestamp_ms == LATEST:
-        return partition.latest(), -1
-    if timestamp_ms == EARLIEST:
-        return partition.log.log_start_offset, -1
-    if timestamp_ms < 0:
-        raise InvalidRequest(f"timestamp {timestamp_ms}; give -1 (latest), -2 (earliest) or a time in ms")
     view = partition.log.find_by_timestamp(timestamp_ms)
-    found = find_offset_by_timestamp(RecordBatch(view, verify=False), timestamp_ms) if view is not None else None
+    if view is None:
+        return -1, -1
+    # A copy: the log may be deleted while the thread reads.
+    batch = RecordBatch(bytes(view), verify=False, decoded_max=DECODED_MAX)
+    found = await asyncio.to_thread(find_offset_by_timestamp, batch, timestamp_ms)
     return found if found is not None and found[0] < partition.high_watermark else (-1, -1)
+
+
+def _failed(part: ListOffsetsPart, error: OttlaError) -> ListOffsetsPartResult:
+    error = told(error, part.topic)
+    return ListOffsetsPartResult(error.code, str(error), part.topic, part.partition)

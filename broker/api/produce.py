@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+from ottla.broker.api.parts import check_parts, told
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.metrics import Metrics
 from ottla.broker.replication.partition import Partition
@@ -12,7 +13,6 @@ from ottla.broker.storage.flush_loop import Flusher
 from ottla.net.connection import Connection, Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import (
-    InvalidRequest,
     InvalidRequiredAcks,
     OttlaError,
     RequestTimedOut,
@@ -28,7 +28,6 @@ from ottla.wire.requests import (
     ProduceResponse,
 )
 
-PARTS_MAX = 10_000
 TIMEOUT_MAX_S = 300.0
 
 Awaited = tuple[ProducePartResult, Partition, int]
@@ -54,8 +53,7 @@ class ProduceHandler:
         assert isinstance(request, ProduceRequest)
         if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise InvalidRequiredAcks(f"acks={request.acks}; allowed are 0, 1 and -1 (all)")
-        if len(request.parts) > PARTS_MAX:
-            raise InvalidRequest(f"{len(request.parts)} parts in one request; at most {PARTS_MAX}")
+        check_parts(request.parts)
         results: list[ProducePartResult] = []
         awaited: list[Awaited] = []
         for part, records in zip(request.parts, incoming.attachments, strict=True):
@@ -94,6 +92,7 @@ class ProduceHandler:
         return result
 
     def _failed(self, part: ProducePart, error: OttlaError) -> ProducePartResult:
+        error = told(error, part.topic)
         leader, leader_epoch = self._view.leader_of(part.topic, part.partition)
         return ProducePartResult(
             error.code, str(error), part.topic, part.partition, leader=leader, leader_epoch=leader_epoch

@@ -12,7 +12,6 @@ from ottla.broker.controller.state import Action, Broker, ControllerState, ReadA
 from ottla.broker.peers import Identity
 from ottla.broker.storage.log_config import parse_topic_config
 from ottla.wire.errors import (
-    InvalidReplicationFactor,
     NotController,
     OttlaError,
     RequestTimedOut,
@@ -22,6 +21,7 @@ from ottla.wire.errors import (
 )
 from ottla.wire.names import check_topic_name
 from ottla.wire.requests import BrokerEndpoint, NewTopic, StopReplicaRequest
+from ottla.zk import isr_notifications
 from ottla.zk.election import ControllerTerm
 from ottla.zk.membership import live_brokers
 from ottla.zk.metadata import load_topic, load_topics, write_partition_states
@@ -34,9 +34,6 @@ logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 Event = Callable[[], Awaitable[None]]
-
-REPLICATION_FACTOR_MAX = 1
-"""Followers do not replicate yet: a topic that promised copies which nobody makes would lie to acks=all."""
 
 
 class ControlLoop:
@@ -52,6 +49,7 @@ class ControlLoop:
         self._gone: dict[str, list[asyncio.Future[None]]] = {}
         self._brokers_watch = ChildrenWatch(session, BrokerZnode.PARENT, lambda _: self._put(self._brokers_changed))
         self._deletions_watch = ChildrenWatch(session, DeleteTopicZnode.PARENT, self._deletions_changed)
+        self._isr_watch = ChildrenWatch(session, isr_notifications.PARENT, self._isr_notified)
         self._over = False
 
     # --- the term ------------------------------------------------------------------------------------------------------
@@ -62,6 +60,7 @@ class ControlLoop:
         try:
             await self._brokers_watch.start()  # watches before reads: what changes while we read is not missed
             await self._deletions_watch.start()
+            await self._isr_watch.start()
             await self._load()
             while not self._over:
                 event = await self._events.get()
@@ -72,6 +71,7 @@ class ControlLoop:
             self._over = True
             await self._brokers_watch.stop()
             await self._deletions_watch.stop()
+            await self._isr_watch.stop()
             for link in self._links.values():
                 await link.close()
             logger.info("controller term ended epoch=%d", self._term.epoch)
@@ -103,6 +103,15 @@ class ControlLoop:
             await self._act(self._state.deletions_seen(names))
 
         self._put(event)
+
+    def _isr_notified(self, names: list[str]) -> None:
+        async def event() -> None:
+            changed = await isr_notifications.take_isr_changes(self._session, names)
+            for topic in sorted({where.topic for where in changed}):
+                await self._read_again(ReadAgain(topic))
+
+        if names:
+            self._put(event)
 
     async def _read_brokers(self) -> dict[int, Broker]:
         live = await live_brokers(self._session)
@@ -228,10 +237,6 @@ class ControlLoop:
             # The next topic begins where the last one's partitions ended, so that many small topics spread evenly.
             start = sum(len(topic.replicas) for topic in self._state.topics.values())
             assignment = place(new.partitions, new.replication_factor, racks, start)
-        if len(assignment[0]) > REPLICATION_FACTOR_MAX:
-            raise InvalidReplicationFactor(
-                f"replication factor {len(assignment[0])}; this version keeps one copy of each record"
-            )
         return assignment
 
     async def _in_turn(self, work: Callable[[], Awaitable[R]], timeout_s: float, otherwise: str) -> R:

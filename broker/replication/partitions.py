@@ -87,7 +87,8 @@ class Partitions:
                         raise InconsistentTopicId(
                             f"{where} is of topic id {partition.log.topic_id} here, not {state.topic_id}"
                         )
-                    if partition.apply(state):
+                    if partition.apply(state, time.monotonic()):
+                        self._on_role(partition)
                         logger.info(
                             "partition state taken partition=%s leader=%d leader_epoch=%d isr=%s",
                             where, state.leader, state.leader_epoch, state.isr,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ottla.broker.storage.index import BatchPlace
 from ottla.wire.batch import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -46,16 +47,19 @@ def produced_batches(records: memoryview, max_message_bytes: int) -> Batches:
 
 def stamp_batches(
     records: memoryview, batches: Batches, first_offset: int, leader_epoch: int, append_time_ms: int
-) -> Batches:
+) -> list[BatchPlace]:
     """Write what the leader decides into produced batches, in place: offsets, epoch, and the time unless that is -1."""
-    stamped: Batches = []
+    places = []
     for position, header in batches:
         stamp(records, position, first_offset, leader_epoch)
         if append_time_ms >= 0:
             header = stamp_append_time(records, position, header, append_time_ms)
-        stamped.append((position, header._replace(base_offset=first_offset, leader_epoch=leader_epoch)))
-        first_offset += header.last_offset_delta + 1
-    return stamped
+        next_offset = first_offset + header.last_offset_delta + 1
+        places.append(
+            BatchPlace(position, header.length + LENGTH_OVERHEAD, first_offset, next_offset, header.max_timestamp)
+        )
+        first_offset = next_offset
+    return places
 
 
 def replicated_batches(records: memoryview, next_offset: int, latest_epoch: int) -> Batches:
@@ -81,7 +85,7 @@ def replicated_batches(records: memoryview, next_offset: int, latest_epoch: int)
 
 
 def split_for_segments(batches: Batches, room: int, segment_bytes: int) -> Iterator[Batches]:
-    """Cut batches into runs that each fit into one segment: the first into ``room`` bytes. Gaps cut too.
+    """Cut batches into runs that each fit into one segment, the first into ``room`` bytes. Gaps cut too.
 
     A batch that is larger than a segment gets one for itself.
     """
@@ -96,3 +100,12 @@ def split_for_segments(batches: Batches, room: int, segment_bytes: int) -> Itera
         used += header.size
     if run:
         yield run
+
+
+def places_of(run: Batches) -> list[BatchPlace]:
+    """Where the batches of a run lie in it, counted from its first byte."""
+    start = run[0][0]
+    return [
+        BatchPlace(position - start, header.size, header.base_offset, header.next_offset, header.max_timestamp)
+        for position, header in run
+    ]

@@ -33,6 +33,16 @@ class Place(NamedTuple):
     position: int
 
 
+class BatchPlace(NamedTuple):
+    """One batch, as its header tells, and where it starts in its segment or in the buffer that brings it."""
+
+    position: int
+    size: int
+    base_offset: int
+    next_offset: int
+    max_timestamp: int
+
+
 class SegmentIndex:
     """Both indexes of the segment that starts at ``base_offset``; an entry at least every ``interval_bytes``."""
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from ottla.broker.storage.incoming import (
     Appended,
-    Batches,
+    places_of,
     produced_batches,
     replicated_batches,
     split_for_segments,
     stamp_batches,
 )
-from ottla.broker.storage.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX
+from ottla.broker.storage.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, BatchPlace
 from ottla.broker.storage.log_config import LOG_APPEND_TIME, LogConfig
 from ottla.broker.storage.log_loading import LoadedLog, Precautions, load_log
 from ottla.broker.storage.partition_folder import claim_folder
@@ -153,8 +153,9 @@ class Log:
             self.assign_epoch(leader_epoch)
         append_time_ms = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
         first_offset = self.log_end_offset
-        batches = stamp_batches(records, batches, first_offset, leader_epoch, append_time_ms)
-        max_timestamp = self._write(records, batches)
+        max_timestamp = self._write(
+            records, stamp_batches(records, batches, first_offset, leader_epoch, append_time_ms)
+        )
         return Appended(first_offset, self.log_end_offset - 1, max_timestamp, append_time_ms)
 
     def append_as_follower(self, records: memoryview) -> int:
@@ -163,17 +164,16 @@ class Log:
         batches = replicated_batches(records, self.log_end_offset, self.latest_epoch)
         room = self.config.segment_bytes - self._segments.active.size
         for run in split_for_segments(batches, room, self.config.segment_bytes):
-            start, first = run[0]
-            last_start, last = run[-1]
             for _, header in run:
                 if header.leader_epoch != self._epochs.latest_epoch:
                     with self._disk("assigning an epoch"):
                         self._epochs.assign(header.leader_epoch, header.base_offset)
-            if first.base_offset != self.log_end_offset:
+            places = places_of(run)
+            if places[0].base_offset != self.log_end_offset:
                 # Only between segments: recovery knows a damaged base offset by the gap that it makes.
-                self._roll_to(first.base_offset)
-            here = [(position - start, header) for position, header in run]
-            self._write(records[start : last_start + last.size], here)
+                self._roll_to(places[0].base_offset)
+            start = run[0][0]
+            self._write(records[start : start + places[-1].position + places[-1].size], places)
         return self.log_end_offset
 
     def should_roll(self, incoming_bytes: int, last_offset: int, max_timestamp: int) -> bool:
@@ -325,10 +325,11 @@ class Log:
 
     # --- inside ---
 
-    def _write(self, records: memoryview, batches: Batches) -> int:
-        max_timestamp = max([header.max_timestamp for _, header in batches])
-        if self.should_roll(len(records), batches[-1][1].last_offset, max_timestamp):
-            self._roll_to(batches[0][1].base_offset)
+    def _write(self, records: memoryview, batches: list[BatchPlace]) -> int:
+        last = batches[-1]
+        max_timestamp = last.max_timestamp if len(batches) == 1 else max(batch.max_timestamp for batch in batches)
+        if self.should_roll(len(records), last.next_offset - 1, max_timestamp):
+            self._roll_to(batches[0].base_offset)
         try:
             self._segments.active.append(records, batches)
         except OSError as error:

@@ -205,6 +205,7 @@ class LogDir:
             self._recovery_points.lower(partition, offset)
 
         def before_cut(report: RecoveryReport) -> None:
+            self._recovery_points.lower(partition, report.log_end_offset)
             if report.damaged or report.log_end_offset < self._high_watermarks.offsets.get(partition, 0):
                 self._marker.suspect()
 

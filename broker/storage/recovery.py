@@ -118,7 +118,7 @@ def recover(
     scans, gap = _scan_all(folder, bases[first:], recovery_point, epoch_check, interval_bytes)
     dropped = bases[first + len(scans) :]
     report = _report(folder, scans, dropped, gap)
-    if report.bytes_cut and before_cut is not None:
+    if report.reason and before_cut is not None:
         before_cut(report)
     for base in reversed(dropped):
         mark_deleted(folder, base)

@@ -10,10 +10,9 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ottla.broker.storage.checkpoint_file import sync_folder
-from ottla.broker.storage.index import NO_TIMESTAMP, Place, SegmentIndex
+from ottla.broker.storage.index import NO_TIMESTAMP, BatchPlace, Place, SegmentIndex
 from ottla.broker.storage.mapped_file import MappedFile, read_exactly
 from ottla.broker.storage.segment_files import (
     TEMPORARY_SUFFIX,
@@ -24,7 +23,7 @@ from ottla.broker.storage.segment_files import (
     segment_path,
     sync_index,
 )
-from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader
+from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD
 from ottla.wire.errors import CorruptMessage
 
 # Of a batch header: base_offset, length, last_offset_delta, max_timestamp.
@@ -32,16 +31,6 @@ _GLANCE = struct.Struct(">qi11xi8xq")
 _GLANCE_WINDOW = 4096
 _COPY_CHUNK = 1024 * 1024
 _CLOSED = -1
-
-
-class BatchPlace(NamedTuple):
-    """One batch in a segment, as its header tells."""
-
-    position: int
-    size: int
-    base_offset: int
-    next_offset: int
-    max_timestamp: int
 
 
 class Segment:
@@ -133,8 +122,8 @@ class Segment:
             self._index = index if index is not None and self._index_saved else self._build_index()
         return self._index
 
-    def append(self, records: memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> None:
-        """Write ``records``, which hold ``batches`` at the given positions: all of them or, raising OSError, none."""
+    def append(self, records: memoryview, batches: Sequence[BatchPlace]) -> None:
+        """Write ``records``, which hold ``batches``: all of them or, raising OSError, none."""
         size = self.size
         try:
             written = os.pwrite(self._fd, records, size)
@@ -148,11 +137,11 @@ class Segment:
             raise
         index = self.index
         if not size:
-            self.first_timestamp = batches[0][1].max_timestamp
-        for position, header in batches:
-            index.add(header.base_offset, size + position, header.length + LENGTH_OVERHEAD, header.max_timestamp)
-        self._tail = Place(header.base_offset, size + position)
-        self.next_offset = header.next_offset
+            self.first_timestamp = batches[0].max_timestamp
+        for position, batch_size, base_offset, _, max_timestamp in batches:
+            index.add(base_offset, size + position, batch_size, max_timestamp)
+        self._tail = Place(base_offset, size + position)
+        self.next_offset = batches[-1].next_offset
         self.size = size + len(records)
         self._index_saved = False
 

@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -86,7 +87,12 @@ def test_a_failed_flush_fails_the_log_and_is_never_tried_again(open_log, make_ba
     log = open_log()
     log.append_as_leader(make_batch(), 0, 0)
     calls = []
-    monkeypatch.setattr(os, "fdatasync", lambda fd: (calls.append(fd), fail()))
+
+    def failing(fd):
+        calls.append(fd)
+        fail()
+
+    monkeypatch.setattr(os, "fdatasync", failing)
     with pytest.raises(StorageError, match="flushing failed"):
         log.flush()
     assert (log.failed, log.flushed_up_to) == (True, 0)
@@ -101,7 +107,9 @@ def test_a_segment_that_cannot_be_created_fails_the_log_but_not_its_readers(open
     log = open_log(segment_bytes=150)
     log.append_as_leader(make_batch(), 0, 0)
     real = os.open
-    monkeypatch.setattr(os, "open", lambda path, flags, *more: fail() if flags & os.O_CREAT else real(path, flags, *more))
+    monkeypatch.setattr(
+        os, "open", lambda path, flags, *more: fail() if flags & os.O_CREAT else real(path, flags, *more)
+    )
     with pytest.raises(StorageError, match="rolling failed"):
         log.append_as_leader(make_batch(), 0, 0)
     monkeypatch.undo()
@@ -115,7 +123,12 @@ def test_a_flush_covers_what_was_appended_across_segments(open_log, make_batch, 
     log = open_log(segment_bytes=250)
     synced = []
     real = os.fdatasync
-    monkeypatch.setattr(os, "fdatasync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")[-9:]), real(fd)))
+
+    def noting(fd):
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink().name[-9:])
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", noting)
     for _ in range(5):
         log.append_as_leader(make_batch(), 0, 0)
     assert log.flushed_up_to == 0
@@ -124,6 +137,15 @@ def test_a_flush_covers_what_was_appended_across_segments(open_log, make_batch, 
     synced.clear()
     assert log.flush() == 5
     assert synced == ["00004.log"]
+
+
+def test_flushed_segments_keep_no_descriptors(open_log, make_batch, tmp_path):
+    log = open_log(segment_bytes=100)
+    for _ in range(20):
+        log.append_as_leader(make_batch(), 0, 0)
+    log.flush()
+    descriptors = [path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    assert [path.name for path in descriptors if path.is_relative_to(tmp_path)] == [f"{19:020d}.log"]
 
 
 def test_a_flush_does_not_vouch_for_records_that_were_cut_meanwhile(open_log, make_batch, monkeypatch):

@@ -1,6 +1,7 @@
 """Appending, reading and cutting one log on a real disk."""
 
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_a_bad_second_batch_keeps_the_first_out_and_leaves_the_buffer_alone(open
 def test_a_batch_over_max_message_bytes_is_refused_before_anything_is_written(open_log, make_batch):
     log = open_log(max_message_bytes=150)
     both = memoryview(bytearray(bytes(make_batch(size=150)) + bytes(make_batch(size=151))))
-    with pytest.raises(MessageTooLarge, match="151 bytes.*150"):
+    with pytest.raises(MessageTooLarge, match=r"151 bytes.*150"):
         log.append_as_leader(both, 0, 0)
     assert log.size == 0
     log.append_as_leader(make_batch(size=150), 0, 0)
@@ -118,9 +119,7 @@ def test_a_batch_that_the_fetch_cut_off_is_ignored(open_log, make_stamped):
         assert read_all(log) == whole
 
 
-@pytest.mark.parametrize(
-    ("base_offset", "epoch", "why"), [(4, 2, "offset 4"), (5, 1, "epoch 1"), (5, -1, "epoch -1")]
-)
+@pytest.mark.parametrize(("base_offset", "epoch", "why"), [(4, 2, "offset 4"), (5, 1, "epoch 1"), (5, -1, "epoch -1")])
 def test_a_follower_refuses_what_cannot_follow(open_log, make_stamped, base_offset, epoch, why):
     log = open_log()
     log.append_as_follower(make_stamped(0, 2, 5))
@@ -265,7 +264,7 @@ def test_the_first_batch_that_reaches_a_time_is_found(open_log, make_batch):
             if reopened:
                 log.close()
                 log = open_log(index_interval_bytes=interval, segment_bytes=400)
-            for wanted in range(0, 72):
+            for wanted in range(72):
                 expected = next((number for number, time in enumerate(times) if time >= wanted), None)
                 found = log.find_by_timestamp(wanted)
                 assert (None if found is None else read_header(found).base_offset) == expected, wanted
@@ -496,6 +495,35 @@ def test_a_bad_index_file_is_noticed_and_rebuilt(open_log, make_batch, tmp_path,
         assert read_header(view).base_offset == offset
         assert read_header(again.find_by_timestamp(offset)).base_offset == offset
     assert again.append_as_leader(make_batch(), 0, 0).first_offset == 50
+
+
+def test_a_time_index_that_makes_records_look_older_does_not_get_them_deleted(open_log, make_batch, tmp_path):
+    config = {"segment_bytes": 500, "index_interval_bytes": 0, "retention_ms": 1000}
+    log = open_log(**config)
+    for timestamp in (100, 5000, 200, 300, 400, 5000):
+        log.append_as_leader(make_batch(timestamp=timestamp), 0, 0)
+    log.close()
+    path = tmp_path / "t-0" / f"{0:020d}.timeindex"
+    entries = path.read_bytes()
+    assert struct.unpack(">qI", entries[-12:]) == (5000, 1)
+    path.write_bytes(entries[:-12] + struct.pack(">qI", 401, 1))  # still rising
+    assert open_log(**config).apply_retention(5500) == []
+
+
+def test_an_offset_index_that_points_beside_a_batch_is_noticed(open_log, make_batch, tmp_path):
+    log = open_log(index_interval_bytes=0)
+    fill(log, make_batch, 10)  # all of one time, so that the time index has nothing to say
+    log.close()
+    path = tmp_path / "t-0" / f"{0:020d}.index"
+    entries = list(struct.iter_unpack(">II", path.read_bytes()))
+    assert entries[4] == (5, 500)
+    entries[4] = (5, 501)  # still rising
+    path.write_bytes(b"".join(struct.pack(">II", *entry) for entry in entries))
+    again = open_log(index_interval_bytes=0)
+    assert again.recovery is None
+    for offset in range(10):
+        (view,) = again.read(offset, 100, up_to=10, at_least_one=True)
+        assert read_header(view).base_offset == offset
 
 
 def damage_file(path: Path, damage: str) -> None:

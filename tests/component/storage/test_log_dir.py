@@ -277,6 +277,19 @@ def test_truncation_lowers_the_recovery_point_on_disk_first(open_dir, make_batch
     assert open_dir().logs[A0].log_end_offset == 7
 
 
+def test_a_cut_by_recovery_lowers_the_recovery_point_as_well(open_dir, make_batch, tmp_path):
+    log_dir = open_dir()
+    filled(log_dir, make_batch, batches=6)
+    log_dir.logs[A0].flush()
+    log_dir.checkpoint_recovery_points()
+    crash(log_dir)
+    flip_a_byte(tmp_path / "a-0" / f"{3:020d}.log", 250)
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\na 0 6\n")
+    log_dir = open_dir()
+    assert log_dir.logs[A0].log_end_offset == 5
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\na 0 5\n"
+
+
 def test_garbage_in_a_checkpoint_is_treated_as_absent(open_dir, make_batch, tmp_path):
     log_dir = open_dir()
     filled(log_dir, make_batch)

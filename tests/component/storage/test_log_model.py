@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -21,6 +21,7 @@ class LogMachine(RuleBasedStateMachine):
         self.batches: list[tuple[int, int, int, int, bytes]] = []
         self.start = self.end = 0
         self.epoch = 0
+        self.has_gaps = False
         self.held: list[tuple[memoryview, bytes]] = []
 
     @initialize(interval=st.sampled_from([0, 200, 4096]), segment_bytes=st.sampled_from([400, 1000, 100_000]))
@@ -66,6 +67,7 @@ class LogMachine(RuleBasedStateMachine):
         data = b""
         if not self.log.size:
             self.start = self.end + gap  # an empty log that goes on past a gap starts after it
+        self.has_gaps = self.has_gaps or gap > 0
         for count, size, timestamp in shapes:
             self.a_batch(self.end + gap, count, size, timestamp)
             data += self.batches[-1][4]
@@ -95,7 +97,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(offset=st.integers(0, 1000))
     def start_over(self, offset: int) -> None:
         self.log.truncate_fully_and_start_at(offset)
-        self.batches, self.start, self.end = [], offset, offset
+        self.batches, self.start, self.end, self.has_gaps = [], offset, offset, False
 
     @rule(forward=st.integers(0, 5))
     def delete_records(self, forward: int) -> None:
@@ -103,6 +105,10 @@ class LogMachine(RuleBasedStateMachine):
         self.log.apply_retention(0)
         self.log.remove_deleted_files()
         self.batches = [batch for batch in self.batches if batch[1] > self.start]
+        # With its segments gone, the log may start after a gap; never past a record that is still there.
+        if self.has_gaps and self.log.log_start_offset != self.start:
+            self.start = self.log.log_start_offset
+            assert all(self.start <= batch[0] for batch in self.batches)
 
     @rule()
     def hold_a_slice(self) -> None:
@@ -120,13 +126,11 @@ class LogMachine(RuleBasedStateMachine):
     def flush(self) -> None:
         assert self.log.flush() == self.end
 
-    @precondition(lambda self: all(a[1] == b[0] for a, b in zip(self.batches, self.batches[1:], strict=False)))
+    @precondition(lambda self: not self.has_gaps)
     @rule(from_start=st.booleans())
     def crash(self, from_start: bool) -> None:
         # Without gaps: one that was not flushed is taken for a loss (test_recovery.py).
         recovery_point = 0 if from_start else self.log.flushed_up_to
-        if from_start and self.batches and self.batches[0][0] < self.start:
-            recovery_point = self.start
         self.held.clear()
         self.log.discard()
         self.log = self.opened(clean=False, recovery_point=recovery_point)
@@ -170,5 +174,8 @@ class LogMachine(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-LogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+# Not shrunk: every step syncs to disk, so shrinking would take minutes; the failing steps are printed as they were.
+LogMachine.TestCase.settings = settings(
+    max_examples=50, stateful_step_count=25, deadline=None, phases=[Phase.reuse, Phase.generate]
+)
 TestLogModel = LogMachine.TestCase

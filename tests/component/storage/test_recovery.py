@@ -8,6 +8,7 @@ import pytest
 from ottla.broker.storage.epochs import EpochCache
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig
+from ottla.broker.storage.recovery import RecoveryReport
 from ottla.wire.batch import read_header
 
 
@@ -24,6 +25,11 @@ def crashed(open_log, make_batch, tmp_path):
 def reopen(folder: Path, recovery_point: int = 0) -> Log:
     config = LogConfig(segment_bytes=300, index_interval_bytes=0)
     return Log.open(folder, "topic-id-1", config, clean=False, recovery_point=recovery_point)
+
+
+def report_of(log: Log) -> RecoveryReport:
+    assert log.recovery is not None
+    return log.recovery
 
 
 def contents(log: Log) -> bytes:
@@ -45,7 +51,7 @@ def assert_recovers_to(folder: Path, expected: bytes, make_batch) -> None:
     finally:
         log.discard()
     again = reopen(folder)
-    assert (again.recovery.reason, again.log_end_offset) == ("", end + 3)
+    assert (report_of(again).reason, again.log_end_offset) == ("", end + 3)
     again.discard()
 
 
@@ -73,7 +79,7 @@ def test_every_flipped_byte_of_the_last_batch_is_noticed(crashed, make_batch, tm
             segment(folder, 12).write_bytes(damaged)
             log = reopen(folder)
             assert contents(log) == whole, f"byte {place - 100} of the batch, flipped by {flip:#x}"
-            assert log.recovery.bytes_cut == 100
+            assert report_of(log).bytes_cut == 100
             log.discard()
             shutil.rmtree(folder)
 
@@ -88,7 +94,7 @@ def test_only_the_interrupted_append_counts_as_torn(crashed, tmp_path):
         shutil.copytree(crashed, folder)
         segment(folder, 12).write_bytes(change(segment(folder, 12).read_bytes()))
         log = reopen(folder)
-        assert log.recovery.damaged is damaged, name
+        assert report_of(log).damaged is damaged, name
         log.discard()
 
 
@@ -99,7 +105,7 @@ def test_a_flipped_bit_in_an_old_segment_drops_everything_after_it(crashed, make
     whole = segment(crashed, 0).read_bytes() + bytes(data[:100])
     log = reopen(crashed)
     assert (log.log_end_offset, log.segment_count) == (8, 2)
-    report = log.recovery
+    report = report_of(log)
     assert (report.bytes_cut, report.segments_dropped, report.damaged) == (200 + 200, 1, True)
     assert "CRC" in report.reason
     assert log.latest_epoch == 0  # epoch 4 began at 8: nothing of it is left
@@ -110,13 +116,13 @@ def test_a_flipped_bit_in_an_old_segment_drops_everything_after_it(crashed, make
 
 def test_segments_before_the_recovery_point_are_not_read(crashed):
     log = reopen(crashed, recovery_point=12)
-    assert log.recovery.bytes_checked == 200
+    assert report_of(log).bytes_checked == 200
     log.discard()
     log = reopen(crashed, recovery_point=7)
-    assert log.recovery.bytes_checked == 500
+    assert report_of(log).bytes_checked == 500
     log.discard()
     log = reopen(crashed, recovery_point=10**9)
-    assert log.recovery.bytes_checked == 200
+    assert report_of(log).bytes_checked == 200
     log.discard()
 
 
@@ -124,8 +130,8 @@ def test_a_segment_that_lost_its_end_takes_the_later_ones_with_it(crashed, make_
     data = segment(crashed, 0).read_bytes()[:200]  # whole batches, as after a power cut
     segment(crashed, 0).write_bytes(data)
     log = reopen(crashed)
-    assert log.recovery.damaged
-    assert log.recovery.segments_dropped == 2
+    assert report_of(log).damaged
+    assert report_of(log).segments_dropped == 2
     log.discard()
     assert_recovers_to(crashed, data, make_batch)
 
@@ -134,7 +140,20 @@ def test_a_missing_segment_takes_the_later_ones_with_it(crashed):
     segment(crashed, 6).unlink()
     log = reopen(crashed)
     assert log.log_end_offset == 6
-    assert "segment 12 follows" in log.recovery.reason
+    assert "segment 12 follows" in report_of(log).reason
+
+
+def test_a_gap_that_was_flushed_is_kept_and_one_that_was_not_is_a_loss(open_log, make_stamped):
+    log = open_log()
+    log.append_as_follower(make_stamped(0, 0))
+    log.append_as_follower(make_stamped(10, 0))
+    recovery_point = log.flush()
+    log.append_as_follower(make_stamped(20, 0))
+    log.discard()
+    again = open_log(clean=False, recovery_point=recovery_point)
+    assert (again.log_end_offset, "segment 20 follows" in report_of(again).reason) == (11, True)
+    again.discard()
+    assert open_log(clean=False, recovery_point=0).log_end_offset == 1
 
 
 def test_both_indexes_are_rebuilt(crashed):
@@ -144,7 +163,9 @@ def test_both_indexes_are_rebuilt(crashed):
     for offset in range(16):
         assert read_header(log.read(offset, 1, up_to=16, at_least_one=True)[0]).base_offset == offset // 2 * 2
     for timestamp in range(8):
-        assert read_header(log.find_by_timestamp(timestamp)).base_offset == timestamp * 2
+        found = log.find_by_timestamp(timestamp)
+        assert found is not None
+        assert read_header(found).base_offset == timestamp * 2
 
 
 def test_a_lost_epoch_checkpoint_is_read_from_the_batches(crashed):
@@ -186,7 +207,7 @@ def test_a_damaged_tail_is_cut_even_after_a_clean_close(open_log, make_batch, tm
     path = segment(tmp_path / "t-0", 0)
     path.write_bytes(path.read_bytes()[:-1])
     again = open_log(clean=True)
-    assert (again.log_end_offset, again.recovery.bytes_cut) == (2, 99)
+    assert (again.log_end_offset, report_of(again).bytes_cut) == (2, 99)
 
 
 def test_a_batch_larger_than_the_read_window_is_recovered(open_log, make_batch, tmp_path):
@@ -196,4 +217,4 @@ def test_a_batch_larger_than_the_read_window_is_recovered(open_log, make_batch, 
     log.append_as_leader(make_batch(size=100), 0, 0)
     log.discard()
     again = open_log(clean=False)
-    assert (again.recovery.reason, again.log_end_offset) == ("", 3)
+    assert (report_of(again).reason, again.log_end_offset) == ("", 3)
