@@ -10,33 +10,46 @@ from dataclasses import replace
 from ottla.broker.controller.control_loop import ControlLoop
 from ottla.broker.controller.election_loop import ElectionLoop
 from ottla.broker.peers import Identity
+from ottla.broker.storage.shutdown_marker import current_boot_id
+from ottla.net.retry import backoff
 from ottla.wire.errors import OttlaError
+from ottla.wire.requests import BrokerEndpoint
 from ottla.zk.membership import register
+from ottla.zk.operations import Stat
 from ottla.zk.session import ZkSession
 from ottla.zk.session_state import SessionState
+from ottla.zk.watches import NodeWatch
 from ottla.zk.znodes import BrokerZnode
 
 logger = logging.getLogger(__name__)
 
-RETRY_S = 0.5
+FIRST_RETRY_S, LAST_RETRY_S = 0.2, 10.0
 
 
 class MembershipLoop:
     """Owns a task from ``start`` to ``stop``. ``identity`` is who this broker is in its present life."""
 
     def __init__(
-        self, session: ZkSession, broker: BrokerZnode, identity: Identity, boot_id: str, on_term: Callable[[bool], None]
+        self,
+        session: ZkSession,
+        broker: BrokerZnode,
+        identity: Identity,
+        endpoint: Callable[[int], BrokerEndpoint | None],
+        on_term: Callable[[bool], None],
     ) -> None:
         """``identity`` has no broker epoch yet: registering gives it one."""
         self._session = session
         self._broker = broker
-        self._boot_id = boot_id
+        self._endpoint = endpoint
         self._on_term = on_term
-        self._expired = asyncio.Event()
+        self._outdated = asyncio.Event()
         self._election: ElectionLoop | None = None
+        self._own_znode = NodeWatch(session, BrokerZnode.path(broker.broker_id), self._own_znode_seen)
         self._task: asyncio.Task[None] | None = None
         self.identity = identity
         self.registered = False
+        self.on_fenced: Callable[[], None] = lambda: None
+        """Called when this life of the broker is over, before the next one begins."""
 
     def set_address(self, host: str, port: int) -> None:
         """Where others find this broker; known once it listens, so before ``start``."""
@@ -47,46 +60,74 @@ class MembershipLoop:
         """The controller, if it is this broker."""
         return self._election.controller if self._election is not None else None
 
+    @property
+    def unsure(self) -> bool:
+        """Whether ZooKeeper may have given this broker up already: then another one may lead what it leads."""
+        return not self._session.surely_alive()
+
+    def peer_lost(self, broker_id: int) -> None:
+        """A connection from another broker ended."""
+        if self._election is not None:
+            self._election.peer_lost(broker_id)
+
     async def start(self, *, unclean: bool) -> None:
         """Register for the first time: an error here, such as a broker id that is taken, ends the broker."""
         self._session.subscribe(self._session_changed)
         await self._join(unclean=unclean)
+        await self._own_znode.start()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="membership")
 
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        await self._own_znode.stop()
         await self._leave()
 
     def _session_changed(self, state: SessionState) -> None:
         logger.info("zookeeper session changed state=%s", state.name)
         if state is SessionState.EXPIRED:
             self.registered = False
-            self._expired.set()
+            self._outdated.set()
+
+    def _own_znode_seen(self, data: bytes | None, stat: Stat | None) -> None:
+        """The controller fenced this broker if its registration is gone or somebody else's."""
+        if not self.registered:
+            return
+        try:
+            epoch = BrokerZnode.decode(self._broker.broker_id, data).broker_epoch if data is not None else None
+        except OttlaError:
+            epoch = None
+        if epoch != self.identity.broker_epoch:
+            logger.warning("broker was fenced broker=%d epoch=%d", self._broker.broker_id, self.identity.broker_epoch)
+            self.registered = False
+            self.on_fenced()
+            self._outdated.set()
 
     async def _run(self) -> None:
+        waits = backoff(FIRST_RETRY_S, LAST_RETRY_S)
         while True:
-            await self._expired.wait()
-            self._expired.clear()
+            await self._outdated.wait()
+            self._outdated.clear()
             await self._leave()
-            while not self._expired.is_set():
+            await asyncio.sleep(next(waits))  # a broker that flaps must not move leaders around all the time
+            while not self._outdated.is_set():
                 try:
                     await self._session.wait_connected()
                     await self._join(unclean=False)
                     break
                 except OttlaError as error:
                     logger.warning("broker registration failed error=%s", error)
-                    await asyncio.sleep(RETRY_S)
+                    await asyncio.sleep(next(waits))
 
     async def _join(self, *, unclean: bool) -> None:
         broker = replace(self._broker, timestamp_ms=int(time.time() * 1000))
         registration = await register(
-            self._session, broker, incarnation=uuid.uuid4().hex, boot_id=self._boot_id, unclean=unclean
+            self._session, broker, incarnation=uuid.uuid4().hex, boot_id=current_boot_id(), unclean=unclean
         )
         self.identity = replace(self.identity, broker_epoch=registration.broker_epoch)
         self.registered = True
-        self._election = ElectionLoop(self._session, self.identity, self._on_term)
+        self._election = ElectionLoop(self._session, self.identity, self._endpoint, self._on_term)
         await self._election.start()
 
     async def _leave(self) -> None:

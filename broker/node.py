@@ -20,6 +20,7 @@ from ottla.broker.config import BrokerConfig, parse_listener
 from ottla.broker.membership_loop import MembershipLoop
 from ottla.broker.metrics import Metrics
 from ottla.broker.peers import Identity
+from ottla.broker.replication.fetch_loop import Fetchers
 from ottla.broker.replication.isr_loop import IsrLoop
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
@@ -28,7 +29,6 @@ from ottla.broker.storage.clean_loop import CleanIntervals, CleanLoop
 from ottla.broker.storage.flush_loop import Flusher
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.log_dir import LogDir
-from ottla.broker.storage.shutdown_marker import current_boot_id
 from ottla.net.connection import Reply
 from ottla.net.server import Server
 from ottla.wire.names import NO_EPOCH, TopicPartition
@@ -80,18 +80,26 @@ class Node:
 
         log_dirs = await self._open_log_dirs(identity.cluster_id)
         view = ClusterView(identity.cluster_id)
-        partitions = Partitions(config.broker_id, log_dirs, log_defaults(config), self._changed)
-        self._parts.push_async_callback(partitions.close)
-        self._start_cleaning(log_dirs, partitions)
-
         membership = MembershipLoop(
             session,
             self._registration(log_dirs[0].data_uuid),
             identity,
-            current_boot_id(),
+            view.endpoint,
             self._metrics.is_controller.set,
         )
-        server = Server(self._dispatch(membership, partitions, view), config.limits())
+        fetchers = Fetchers(lambda: membership.identity, view.endpoint)
+        partitions = Partitions(
+            config.broker_id, log_dirs, log_defaults(config), config.min_insync_replicas, self._changed, fetchers.update
+        )
+        self._parts.push_async_callback(partitions.close)
+        self._parts.push_async_callback(fetchers.stop)
+        self._start_cleaning(log_dirs, partitions)
+        isr_loop = IsrLoop(session, lambda: membership.identity, partitions, config.replica_lag_time_max_ms / 1000)
+        isr_loop.start()
+        self._parts.push_async_callback(isr_loop.stop)
+        membership.on_fenced = partitions.step_down_all
+        server = Server(self._dispatch(membership, partitions, view, isr_loop), config.limits())
+        server.on_broker_lost = membership.peer_lost
         self.port = await server.start(config.listener.host, config.listener.port)
         self._parts.push_async_callback(server.stop)
         advertised = config.advertised(self.port)
@@ -146,20 +154,23 @@ class Node:
     def _dispatch(
         self, membership: MembershipLoop, partitions: Partitions, view: ClusterView, isr_loop: IsrLoop
     ) -> Dispatch:
-        config, metrics = self._config, self._metrics
+        metrics = self._metrics
         topics = TopicHandlers(lambda: membership.controller)
         control = ControlHandlers(lambda: membership.identity, partitions, view)
         software = f"ottla {__version__}"
         return Dispatch(
             {
-                Api.PRODUCE: ProduceHandler(partitions, view, self._acks, Flusher(), metrics),
+                Api.PRODUCE: ProduceHandler(
+                    partitions, view, self._acks, Flusher(), metrics, lambda: membership.unsure
+                ),
                 Api.FETCH: FetchHandler(partitions, view, self._fetches, metrics, isr_loop.look_at),
                 Api.LIST_OFFSETS: ListOffsetsHandler(partitions),
                 Api.METADATA: MetadataHandler(view),
-                Api.API_VERSIONS: ApiVersionsHandler(config.broker_id, view.cluster_id, software),
+                Api.API_VERSIONS: ApiVersionsHandler(lambda: membership.identity, software),
                 Api.CREATE_TOPICS: topics.create,
                 Api.DELETE_TOPICS: topics.delete,
                 Api.BROKER_HANDSHAKE: control.handshake,
+                Api.WITNESS: control.witness,
                 Api.LEADER_AND_ISR: control.leader_and_isr,
                 Api.UPDATE_METADATA: control.update_metadata,
                 Api.STOP_REPLICA: control.stop_replica,

@@ -3,11 +3,17 @@
 import hashlib
 import hmac
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.net.channel import Channel, connect
+from ottla.wire.errors import NoBrokersAvailable, OttlaError
+from ottla.wire.names import NO_EPOCH
 from ottla.wire.requests import BrokerEndpoint, BrokerHandshakeRequest, Done
 
 HANDSHAKE_TIMEOUT_S = 5.0
+
+PROBE_TIMEOUT_S = 0.15
+"""A live broker on a live network answers within a few milliseconds; one that does not is at least in trouble."""
 
 
 @dataclass(frozen=True)
@@ -48,3 +54,27 @@ async def connect_as_broker(identity: Identity, to: BrokerEndpoint, timeout_s: f
         await channel.close()
         raise
     return channel
+
+
+class Probe(NamedTuple):
+    """What knocking at a broker's door found."""
+
+    refused: bool
+    """The machine lives and nobody listens there: the process is gone."""
+    epoch: int = NO_EPOCH
+    """Which life of the broker answered; NO_EPOCH if none did."""
+
+
+async def probe(broker: BrokerEndpoint) -> Probe:
+    """Knock once."""
+    try:
+        channel = await connect(broker.host, broker.port, client_id="probe", timeout_s=PROBE_TIMEOUT_S)
+    except NoBrokersAvailable as error:
+        return Probe(refused=isinstance(error.__cause__, ConnectionRefusedError))
+    except OttlaError:
+        return Probe(refused=False)
+    peer = channel.peer
+    await channel.close()
+    return Probe(
+        refused=False, epoch=peer.broker_epoch if peer is not None and peer.broker_id == broker.id else NO_EPOCH
+    )

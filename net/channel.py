@@ -110,6 +110,10 @@ class Channel(asyncio.BufferedProtocol):
         """Wait while the socket has more to take than it can."""
         await self._writable.wait()
 
+    async def closed_within(self, seconds: float) -> None:
+        """Wait until the connection is gone, at most so long."""
+        await asyncio.wait([self._closed], timeout=seconds)
+
     async def close(self) -> None:
         abandoned = bool(self._waiting)
         self._break(ClientClosed(f"the connection to {self.address} was closed"))
@@ -208,7 +212,7 @@ async def connect(host: str, port: int, *, client_id: str, timeout_s: float, fra
         await channel.close()
         raise ClientTimeout(f"{address} did not answer in {timeout_s:g} s", broker=address) from None
     except OSError as error:
-        raise NoBrokersAvailable(f"cannot connect to {address}: {error.strerror or error}", broker=address) from None
+        raise NoBrokersAvailable(f"cannot connect to {address}: {error.strerror or error}", broker=address) from error
     except BaseException:
         await channel.close()
         raise

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from ottla.net.connection import Connection, Handler, Limits
 from ottla.wire.framing import BufferPool
@@ -28,6 +29,8 @@ class Server:
         self.pool = BufferPool(self.limits.pending_frames_bytes)
         self.connections: set[Connection] = set()
         self.refused = 0
+        self.on_broker_lost: Callable[[int], None] = lambda broker_id: None
+        """Called when the connection of a peer that had proven itself as a broker ends."""
         self._per_ip: Counter[str] = Counter()
         self._complaints = 0
         self._empty = asyncio.Event()
@@ -73,6 +76,8 @@ class Server:
                 del self._per_ip[connection.ip]
         if not self.connections:
             self._empty.set()
+        if connection.broker_id is not None:
+            self.on_broker_lost(connection.broker_id)
 
     def complain(self, connection: Connection, why: str) -> None:
         self.refused += 1

@@ -37,6 +37,7 @@ class Api(IntEnum):
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
     BROKER_HANDSHAKE = 1000
+    WITNESS = 1001
 
 
 class Message(msgspec.Struct, array_like=True, gc=False):
@@ -84,6 +85,8 @@ class ApiVersionsResponse(Message):
     cluster_id: str
     nonce: bytes = b""
     """What a broker that wants to prove itself must sign (BrokerHandshake)."""
+    broker_epoch: int = NO_EPOCH
+    """Which life of the broker answers."""
 
 
 class ApiVersionsRequest(Request):
@@ -293,6 +296,18 @@ class BrokerHandshakeRequest(Request):
     proof: bytes
 
 
+class WitnessResponse(Message):
+    reachable: bool
+
+
+class WitnessRequest(Request):
+    """The controller cannot reach a broker: can you?"""
+
+    api = Api.WITNESS
+    response = WitnessResponse
+    broker_id: int
+
+
 class PartitionState(Message):
     """What the controller decided about one partition."""
 
@@ -371,6 +386,7 @@ REQUESTS: dict[int, type[Request]] = {
         CreateTopicsRequest,
         DeleteTopicsRequest,
         BrokerHandshakeRequest,
+        WitnessRequest,
         LeaderAndIsrRequest,
         UpdateMetadataRequest,
         StopReplicaRequest,

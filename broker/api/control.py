@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable
 
 from ottla.broker.api.later import later
 from ottla.broker.cluster_view import ClusterView
-from ottla.broker.peers import Identity, proves
+from ottla.broker.peers import Identity, probe, proves
 from ottla.broker.replication.partitions import Partitions
 from ottla.net.connection import Connection, Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import ClusterAuthorizationFailed, StaleBrokerEpoch, StaleControllerEpoch
+from ottla.wire.names import NO_EPOCH
 from ottla.wire.requests import (
     BrokerHandshakeRequest,
     ControlRequest,
@@ -17,6 +18,8 @@ from ottla.wire.requests import (
     LeaderAndIsrRequest,
     StopReplicaRequest,
     UpdateMetadataRequest,
+    WitnessRequest,
+    WitnessResponse,
 )
 
 
@@ -42,6 +45,19 @@ class ControlHandlers:
             raise ClusterAuthorizationFailed("the proof is wrong")
         connection.broker_id = request.broker_id
         return Reply(Done())
+
+    def witness(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+        """Knock at another broker's door and tell the controller what came of it."""
+        request = incoming.message
+        assert isinstance(request, WitnessRequest)
+        if connection.broker_id is None:
+            raise ClusterAuthorizationFailed("only brokers of this cluster ask for a witness")
+        return later(self._knock(request.broker_id))
+
+    async def _knock(self, broker_id: int) -> Reply:
+        endpoint = self._view.endpoint(broker_id)
+        found = await probe(endpoint) if endpoint is not None else None
+        return Reply(WitnessResponse(found is not None and found.epoch != NO_EPOCH))
 
     def leader_and_isr(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
         request = incoming.message

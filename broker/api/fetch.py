@@ -27,12 +27,19 @@ class FetchHandler:
     """Reads what there is; a fetch that finds too little waits in the purgatory until its partitions have more."""
 
     def __init__(
-        self, partitions: Partitions, view: ClusterView, purgatory: Purgatory[Reply], metrics: Metrics
+        self,
+        partitions: Partitions,
+        view: ClusterView,
+        purgatory: Purgatory[Reply],
+        metrics: Metrics,
+        on_replica_fetch: Callable[[Partition], None],
     ) -> None:
+        """``on_replica_fetch`` is called when a follower that is not in sync has fetched."""
         self._partitions = partitions
         self._view = view
         self._purgatory = purgatory
         self._bytes_out = metrics.bytes_out
+        self._on_replica_fetch = on_replica_fetch
 
     def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply | asyncio.Future[Reply]:
         request = incoming.message

@@ -1,8 +1,10 @@
 """Metadata: who is in the cluster and who leads what; ApiVersions: what can be asked here."""
 
 import secrets
+from collections.abc import Callable
 
 from ottla.broker.cluster_view import ClusterView
+from ottla.broker.peers import Identity
 from ottla.net.connection import Connection, Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import BrokerNotAvailable, InvalidRequest, InvalidTopic
@@ -41,13 +43,15 @@ class MetadataHandler:
 
 
 class ApiVersionsHandler:
-    def __init__(self, broker_id: int, cluster_id: str, software: str) -> None:
-        self._broker_id = broker_id
-        self._cluster_id = cluster_id
+    def __init__(self, identity: Callable[[], Identity], software: str) -> None:
+        self._identity = identity
         self._software = software
 
     def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply:
         connection.nonce = connection.nonce or secrets.token_bytes(NONCE_BYTES)
+        who = self._identity()
         return Reply(
-            ApiVersionsResponse(API_RANGES, self._software, self._broker_id, self._cluster_id, connection.nonce)
+            ApiVersionsResponse(
+                API_RANGES, self._software, who.broker_id, who.cluster_id, connection.nonce, who.broker_epoch
+            )
         )

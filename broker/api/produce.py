@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from ottla.broker.api.parts import check_parts, told
 from ottla.broker.cluster_view import ClusterView
@@ -14,6 +15,7 @@ from ottla.net.connection import Connection, Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import (
     InvalidRequiredAcks,
+    NotLeaderOrFollower,
     OttlaError,
     RequestTimedOut,
 )
@@ -38,8 +40,16 @@ class ProduceHandler:
     """Appends at once, in the order of arrival; acks that must wait do so in the purgatory."""
 
     def __init__(
-        self, partitions: Partitions, view: ClusterView, purgatory: Purgatory[Reply], flusher: Flusher, metrics: Metrics
+        self,
+        partitions: Partitions,
+        view: ClusterView,
+        purgatory: Purgatory[Reply],
+        flusher: Flusher,
+        metrics: Metrics,
+        unsure: Callable[[], bool],
     ) -> None:
+        """``unsure`` tells whether ZooKeeper may have given this broker up."""
+        self._unsure = unsure
         self._partitions = partitions
         self._view = view
         self._purgatory = purgatory
@@ -69,6 +79,12 @@ class ProduceHandler:
     def _append(self, part: ProducePart, records: memoryview, acks: int, awaited: list[Awaited]) -> ProducePartResult:
         try:
             partition = self._partitions.led(part.topic, part.partition, NO_EPOCH)
+            if acks != ACKS_ALL and len(partition.replicas) > 1 and self._unsure():
+                # Another broker may lead by now. What all in-sync replicas have is safe even so; what this one alone has
+                # is not (docs/decisions/0006).
+                raise NotLeaderOrFollower(
+                    f"this broker is cut off from ZooKeeper and may lead {partition.where} no more"
+                )
             appended = partition.append(records, int(time.time() * 1000), all_must_ack=acks == ACKS_ALL)
         except OttlaError as error:
             return self._failed(part, error)

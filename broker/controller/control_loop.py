@@ -2,19 +2,22 @@
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from ottla.broker.controller.fence_budget import FenceBudget
 from ottla.broker.controller.link_loop import Link
 from ottla.broker.controller.placement import check_assignment, place
 from ottla.broker.controller.state import Action, Broker, ControllerState, ReadAgain, RemoveTopic, Tell, WriteStates
-from ottla.broker.peers import Identity
+from ottla.broker.peers import Identity, Probe
 from ottla.broker.storage.log_config import parse_topic_config
 from ottla.wire.errors import (
     NotController,
     OttlaError,
     RequestTimedOut,
+    StaleBrokerEpoch,
     StaleControllerEpoch,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
@@ -23,7 +26,7 @@ from ottla.wire.names import check_topic_name
 from ottla.wire.requests import BrokerEndpoint, NewTopic, StopReplicaRequest
 from ottla.zk import isr_notifications
 from ottla.zk.election import ControllerTerm
-from ottla.zk.membership import live_brokers
+from ottla.zk.membership import fence, live_brokers
 from ottla.zk.metadata import load_topic, load_topics, write_partition_states
 from ottla.zk.session import ZkSession
 from ottla.zk.topics import create_topic, delete_topic, mark_for_deletion
@@ -50,6 +53,7 @@ class ControlLoop:
         self._brokers_watch = ChildrenWatch(session, BrokerZnode.PARENT, lambda _: self._put(self._brokers_changed))
         self._deletions_watch = ChildrenWatch(session, DeleteTopicZnode.PARENT, self._deletions_changed)
         self._isr_watch = ChildrenWatch(session, isr_notifications.PARENT, self._isr_notified)
+        self._fences = FenceBudget()
         self._over = False
 
     # --- the term ------------------------------------------------------------------------------------------------------
@@ -98,6 +102,42 @@ class ControlLoop:
         await self._set_links(brokers)
         await self._act(self._state.brokers_seen(brokers))
 
+    def _suspected(self, broker_id: int, epoch: int, found: Probe) -> None:
+        """A link ended and probing did not find the broker alive: if the evidence is good enough, fence it now."""
+
+        async def event() -> None:
+            known = self._state.brokers.get(broker_id)
+            if known is None or known.epoch != epoch:
+                return
+            if not found.refused:  # the process may live behind a broken network: ask others, and do not do it often
+                if not await self._witnessed_dead(broker_id):
+                    logger.info("a broker is suspect broker=%d epoch=%d", broker_id, epoch)
+                    return
+                if not self._fences.allow(broker_id, time.monotonic()):
+                    logger.warning("a broker vanishes too often to be fenced at once broker=%d", broker_id)
+                    return
+            logger.info("a broker is dead broker=%d epoch=%d refused=%s", broker_id, epoch, found.refused)
+            try:
+                await fence(self._session, self._term, broker_id, epoch)
+            except StaleBrokerEpoch:
+                pass  # it has a new life already; ZooKeeper tells
+            await self._brokers_changed()
+
+        self._put(event)
+
+    async def _witnessed_dead(self, broker_id: int) -> bool:
+        """Whether every other broker that can be asked has lost it too; at least one must say so."""
+        others = [i for i in self._state.brokers if i not in (broker_id, self._identity.broker_id)]
+        if not others and len(self._state.brokers) == 2:
+            return True  # with two brokers there is no witness; electing is safe all the same
+        answers = await asyncio.gather(*(self._ask_witness(i, broker_id) for i in others))
+        heard = [answer for answer in answers if answer is not None]
+        return bool(heard) and not any(heard)
+
+    async def _ask_witness(self, witness: int, about: int) -> bool | None:
+        link = self._links.get(witness)
+        return await link.asks_whether_connected(about) if link is not None else None
+
     def _deletions_changed(self, names: list[str]) -> None:
         async def event() -> None:
             await self._act(self._state.deletions_seen(names))
@@ -129,7 +169,7 @@ class ControlLoop:
                 await self._links.pop(i).close()
         for i, broker in brokers.items():
             if i not in self._links:
-                self._links[i] = Link(self._identity, broker.endpoint)
+                self._links[i] = Link(self._identity, broker.endpoint, broker.epoch, self._suspected)
 
     # --- actions -------------------------------------------------------------------------------------------------------
 

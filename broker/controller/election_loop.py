@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 
 from ottla.broker.controller.control_loop import ControlLoop
-from ottla.broker.peers import Identity
+from ottla.broker.peers import Identity, probe
 from ottla.wire.errors import OttlaError
-from ottla.zk.election import ControllerTerm, OtherController, elect, resign
+from ottla.wire.requests import BrokerEndpoint
+from ottla.zk.election import ControllerTerm, OtherController, elect, resign, take_over
 from ottla.zk.session import ZkSession
 from ottla.zk.watches import NodeWatch
 from ottla.zk.znodes import ControllerZnode
@@ -21,10 +22,19 @@ RETRY_S = 0.2
 class ElectionLoop:
     """Owns a task from ``start`` to ``stop``; ``controller`` is the term that this broker holds, if it does."""
 
-    def __init__(self, session: ZkSession, identity: Identity, on_term: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        session: ZkSession,
+        identity: Identity,
+        endpoint: Callable[[int], BrokerEndpoint | None],
+        on_term: Callable[[bool], None],
+    ) -> None:
         self._session = session
         self._identity = identity
+        self._endpoint = endpoint
         self._on_term = on_term
+        self._other: OtherController | None = None
+        self._lost = False
         self._changed = asyncio.Event()
         self._watch = NodeWatch(session, ControllerZnode.PATH, lambda data, stat: self._changed.set())
         self._task: asyncio.Task[None] | None = None
@@ -40,6 +50,12 @@ class ElectionLoop:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._watch.stop()
 
+    def peer_lost(self, broker_id: int) -> None:
+        """A connection from another broker ended; if that was the controller's, look at once whether it died."""
+        if self._other is not None and self._other.broker_id == broker_id:
+            self._lost = True
+            self._changed.set()
+
     async def _run(self) -> None:
         while True:
             self._changed.clear()
@@ -53,11 +69,14 @@ class ElectionLoop:
                 await asyncio.sleep(RETRY_S)
 
     async def _race(self) -> None:
-        outcome = await elect(self._session, self._identity.broker_id, int(time.time() * 1000))
+        outcome = await self._claim()
         if isinstance(outcome, OtherController):
-            logger.info("controller exists broker=%d epoch=%d (NodeExists)", outcome.broker_id, outcome.epoch)
+            if outcome != self._other:
+                logger.info("controller exists broker=%d epoch=%d (NodeExists)", outcome.broker_id, outcome.epoch)
+            self._other = outcome
             await self._changed.wait()
             return
+        self._other = None
         self.controller = ControlLoop(self._session, self._identity, outcome)
         self._on_term(True)
         try:
@@ -67,6 +86,17 @@ class ElectionLoop:
             self._on_term(False)
             if self._session.connected:
                 await asyncio.shield(_resign_quietly(self._session, outcome))
+
+    async def _claim(self) -> ControllerTerm | OtherController:
+        """Win /controller if it is free, or if its holder is dead for sure."""
+        now_ms = int(time.time() * 1000)
+        lost, self._lost = self._lost, False
+        if lost and self._other is not None:
+            endpoint = self._endpoint(self._other.broker_id)
+            if endpoint is not None and (await probe(endpoint)).refused:
+                logger.info("controller is dead broker=%d epoch=%d", self._other.broker_id, self._other.epoch)
+                return await take_over(self._session, self._identity.broker_id, now_ms, dead=self._other)
+        return await elect(self._session, self._identity.broker_id, now_ms)
 
 
 async def _resign_quietly(session: ZkSession, term: ControllerTerm) -> None:

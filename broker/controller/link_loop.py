@@ -1,29 +1,41 @@
-"""The controller's connection to one broker: orders go out one by one, each until it is obeyed or pointless."""
+"""The controller's connection to one broker: orders go out one by one, and its end is the first sign of a death."""
 
 import asyncio
 import logging
+from collections.abc import Callable
 
-from ottla.broker.peers import Identity, connect_as_broker
+from ottla.broker.peers import Identity, Probe, connect_as_broker, probe
 from ottla.net.channel import Channel
 from ottla.net.retry import backoff
-from ottla.wire.errors import OttlaError
-from ottla.wire.requests import BrokerEndpoint, ControlRequest
+from ottla.wire.errors import ClientTimeout, OttlaError
+from ottla.wire.requests import ApiVersionsRequest, BrokerEndpoint, ControlRequest, WitnessRequest, WitnessResponse
 
 logger = logging.getLogger(__name__)
 
 ORDER_TIMEOUT_S = 30.0
 FIRST_RETRY_S, LAST_RETRY_S = 0.02, 0.5
+PING_S = 0.25
+PING_TIMEOUT_S = 1.0
+WITNESS_TIMEOUT_S = 0.4
+
+Evidence = Callable[[int, int, Probe], None]
+"""Called with a broker, the life of it that is meant, and what probing it found."""
 
 
 class Link:
-    """A queue of orders to one life of one broker."""
+    """A queue of orders to one life of one broker. Owns a task until ``close``."""
 
-    def __init__(self, identity: Identity, to: BrokerEndpoint) -> None:
+    def __init__(self, identity: Identity, to: BrokerEndpoint, epoch: int, on_evidence: Evidence) -> None:
         self._identity = identity
         self._to = to
+        self._epoch = epoch
+        self._on_evidence = on_evidence
         self._orders: asyncio.Queue[tuple[ControlRequest, asyncio.Future[bool]]] = asyncio.Queue()
         self._channel: Channel | None = None
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"link to broker {to.id}")
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._run(), name=f"link to broker {to.id}")
+        self._watch = loop.create_task(self._keep_connected(), name=f"watch broker {to.id}")
+        self._connecting = asyncio.Lock()
 
     def tell(self, order: ControlRequest) -> asyncio.Future[bool]:
         """Queue an order; the future says whether the broker obeyed, once it is known."""
@@ -31,10 +43,21 @@ class Link:
         self._orders.put_nowait((order, obeyed))
         return obeyed
 
+    async def asks_whether_connected(self, about: int) -> bool | None:
+        """Whether this broker still hears of another one; None if it cannot be asked now."""
+        if self._channel is None or not self._channel.usable:
+            return None
+        try:
+            answer = await self._channel.ask(WitnessRequest(about), WitnessResponse, WITNESS_TIMEOUT_S)
+        except OttlaError:
+            return None
+        return answer.reachable
+
     async def close(self) -> None:
         """The broker is gone, or we are no longer the controller: forget what was not said."""
         self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        self._watch.cancel()
+        await asyncio.gather(self._task, self._watch, return_exceptions=True)
         if self._channel is not None:
             await self._channel.close()
         while not self._orders.empty():
@@ -52,23 +75,55 @@ class Link:
         """Say it until it is heard; an answer that is an error is an answer."""
         for wait_s in backoff(FIRST_RETRY_S, LAST_RETRY_S):
             try:
-                if self._channel is None or not self._channel.usable:
-                    self._channel = await connect_as_broker(self._identity, self._to)
+                channel = await self._connected()
             except OttlaError as error:
                 logger.info("a broker cannot be reached broker=%d error=%s", self._to.id, error)
                 await asyncio.sleep(wait_s)
                 continue
             try:
-                await self._channel.request(order, ORDER_TIMEOUT_S)
+                await channel.request(order, ORDER_TIMEOUT_S)
                 return True
             except OttlaError as error:
-                if self._channel.usable and not error.retriable:
+                if channel.usable and not error.retriable:
                     logger.warning("an order was refused broker=%d api=%s error=%s", self._to.id, order.api.name, error)
                     return False
                 logger.info("an order was not heard broker=%d api=%s error=%s", self._to.id, order.api.name, error)
-                await self._channel.close()
+                await channel.close()
             await asyncio.sleep(wait_s)
         return False
+
+    async def _connected(self) -> Channel:
+        async with self._connecting:
+            if self._channel is None or not self._channel.usable:
+                self._channel = await connect_as_broker(self._identity, self._to)
+            return self._channel
+
+    # --- is it alive? ----------------------------------------------------------------------------------------------------
+
+    async def _keep_connected(self) -> None:
+        """Hold the connection; when it ends, look at once whether the broker did."""
+        for wait_s in backoff(FIRST_RETRY_S, LAST_RETRY_S):
+            try:
+                channel = await self._connected()
+                while channel.usable:
+                    await self._ping(channel)
+            except OttlaError:
+                pass
+            found = await probe(self._to)
+            if found.epoch != self._epoch:
+                # Nobody listens, or nobody answers, or another life of the broker does: this life's fate must be settled.
+                self._on_evidence(self._to.id, self._epoch, found)
+            await asyncio.sleep(wait_s)
+
+    async def _ping(self, channel: Channel) -> None:
+        """Silence is suspicious and no more: a paused broker is left to its ZooKeeper session."""
+        await channel.closed_within(PING_S)
+        if not channel.usable:
+            return
+        try:
+            await channel.request(ApiVersionsRequest(software="controller"), PING_TIMEOUT_S)
+        except ClientTimeout:
+            logger.info("a broker is silent broker=%d", self._to.id)
 
 
 def _settle(obeyed: asyncio.Future[bool], how: bool) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
