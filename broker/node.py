@@ -14,6 +14,7 @@ from ottla.broker.api.fetch import FetchHandler
 from ottla.broker.api.metadata import ApiVersionsHandler, MetadataHandler
 from ottla.broker.api.offsets import ListOffsetsHandler
 from ottla.broker.api.produce import ProduceHandler
+from ottla.broker.api.producer_ids import InitProducerIdHandler
 from ottla.broker.api.topics import TopicHandlers
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig, parse_listener
@@ -98,7 +99,10 @@ class Node:
         isr_loop.start()
         self._parts.push_async_callback(isr_loop.stop)
         membership.on_fenced = partitions.step_down_all
-        server = Server(self._dispatch(membership, partitions, view, isr_loop), config.limits())
+        server = Server(
+            self._dispatch(membership, partitions, view, isr_loop, InitProducerIdHandler(session, config.broker_id)),
+            config.limits(),
+        )
         server.on_broker_lost = membership.peer_lost
         self.port = await server.start(config.listener.host, config.listener.port)
         self._parts.push_async_callback(server.stop)
@@ -152,7 +156,12 @@ class Node:
         return BrokerZnode(config.broker_id, "", 0, rack=config.broker_rack or None, uuid=data_uuid)
 
     def _dispatch(
-        self, membership: MembershipLoop, partitions: Partitions, view: ClusterView, isr_loop: IsrLoop
+        self,
+        membership: MembershipLoop,
+        partitions: Partitions,
+        view: ClusterView,
+        isr_loop: IsrLoop,
+        producer_ids: InitProducerIdHandler,
     ) -> Dispatch:
         metrics = self._metrics
         topics = TopicHandlers(lambda: membership.controller)
@@ -169,6 +178,7 @@ class Node:
                 Api.API_VERSIONS: ApiVersionsHandler(lambda: membership.identity, software),
                 Api.CREATE_TOPICS: topics.create,
                 Api.DELETE_TOPICS: topics.delete,
+                Api.INIT_PRODUCER_ID: producer_ids,
                 Api.BROKER_HANDSHAKE: control.handshake,
                 Api.WITNESS: control.witness,
                 Api.LEADER_AND_ISR: control.leader_and_isr,

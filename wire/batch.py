@@ -16,7 +16,13 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from ottla.wire.errors import CorruptMessage, InvalidRecord, UnsupportedCompressionType, UnsupportedForMessageFormat
+from ottla.wire.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    UnsupportedCompressionType,
+    UnsupportedForMessageFormat,
+)
 
 Buffer = bytes | bytearray | memoryview
 
@@ -117,6 +123,11 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return header
 
 
+def read_fields(header: Buffer) -> BatchHeader:
+    """The header alone, of a batch that is known to be good."""
+    return BatchHeader._make(HEADER.unpack_from(header, 0))
+
+
 def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Everything that can be checked without decoding records: shape, magic, codec and CRC."""
     header = read_header(buffer, position)
@@ -147,6 +158,8 @@ def check_produced(buffer: Buffer, position: int = 0) -> BatchHeader:
         )
     if header.attributes & ~KNOWN_ATTRIBUTES:
         raise InvalidRecord(f"a produced batch must not set attributes {header.attributes & ~KNOWN_ATTRIBUTES:#06x}")
+    if header.attributes & LOG_APPEND_TIME:
+        raise InvalidTimestamp("a producer's batch must not claim to be timed by the broker")
     if header.first_timestamp < -1 or header.max_timestamp < header.first_timestamp:
         raise InvalidRecord(f"a batch from {header.first_timestamp} ms to {header.max_timestamp} ms")
     return header

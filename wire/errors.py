@@ -195,6 +195,10 @@ class OutOfOrderSequenceNumber(OttlaError, code=45):
     """A batch of this producer is missing before this one."""
 
 
+class DuplicateSequenceNumber(OttlaError, code=46):
+    """A batch of this producer comes again, so late that where it went is forgotten."""
+
+
 class InvalidProducerEpoch(OttlaError, code=47):
     """A newer producer with the same id has taken over."""
 

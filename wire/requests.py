@@ -36,6 +36,7 @@ class Api(IntEnum):
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    INIT_PRODUCER_ID = 22
     BROKER_HANDSHAKE = 1000
     WITNESS = 1001
 
@@ -212,6 +213,21 @@ class FetchRequest(Request):
     broker_epoch: int = NO_EPOCH
 
 
+# --- InitProducerId -----------------------------------------------------------------------------------------------------
+
+
+class InitProducerIdResponse(Message):
+    producer_id: int
+    producer_epoch: int
+
+
+class InitProducerIdRequest(Request):
+    """Give me a number by which the cluster knows my batches from everybody else's."""
+
+    api = Api.INIT_PRODUCER_ID
+    response = InitProducerIdResponse
+
+
 # --- ListOffsets ---------------------------------------------------------------------------------------------------------
 
 
@@ -385,6 +401,7 @@ REQUESTS: dict[int, type[Request]] = {
         ListOffsetsRequest,
         CreateTopicsRequest,
         DeleteTopicsRequest,
+        InitProducerIdRequest,
         BrokerHandshakeRequest,
         WitnessRequest,
         LeaderAndIsrRequest,

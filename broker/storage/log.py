@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ottla.broker.storage.incoming import (
     Appended,
+    Batches,
     places_of,
     produced_batches,
     replicated_batches,
@@ -21,13 +22,15 @@ from ottla.broker.storage.incoming import (
 )
 from ottla.broker.storage.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, BatchPlace
 from ottla.broker.storage.log_config import LOG_APPEND_TIME, LogConfig
-from ottla.broker.storage.log_loading import LoadedLog, Precautions, load_log
+from ottla.broker.storage.log_loading import LoadedLog, Precautions, load_log, read_producers
 from ottla.broker.storage.partition_folder import claim_folder
+from ottla.broker.storage.producer_snapshot import forget_producers, save_producers
+from ottla.broker.storage.producers import ProducerStates, Sent
 from ottla.broker.storage.retention import Limits, SegmentAge, expired
 from ottla.broker.storage.segment import Segment
 from ottla.broker.storage.segment_files import DELETED_SUFFIX
 from ottla.broker.storage.segments import Segments
-from ottla.wire.errors import FencedLeaderEpoch, OffsetOutOfRange, RecordListTooLarge, StorageError
+from ottla.wire.errors import FencedLeaderEpoch, InvalidRecord, OffsetOutOfRange, RecordListTooLarge, StorageError
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +54,7 @@ class Log:
         flushed_up_to = min(recovery_point, loaded.segments[-1].next_offset)
         self._segments = Segments(folder, config.index_interval_bytes, loaded.segments, flushed_up_to)
         self._epochs = loaded.epochs
+        self._producers = loaded.producers
         self._precautions = precautions
         self._log_start_offset = self._segments.first.base_offset
         self._failure: str | None = None
@@ -149,6 +153,9 @@ class Log:
         batches = produced_batches(records, config.max_message_bytes)
         if len(records) > config.segment_bytes:
             raise RecordListTooLarge(f"{len(records)} bytes of records; segment.bytes is {config.segment_bytes}")
+        first = batches[0][1]
+        if (first.producer_id >= 0 or len(batches) > 1) and (repeated := self._repeated(batches)) is not None:
+            return Appended(repeated.first_offset, repeated.last_offset, -1, -1)
         if leader_epoch != self._epochs.latest_epoch:
             self.assign_epoch(leader_epoch)
         append_time_ms = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
@@ -156,6 +163,8 @@ class Log:
         max_timestamp = self._write(
             records, stamp_batches(records, batches, first_offset, leader_epoch, append_time_ms)
         )
+        if first.producer_id >= 0:
+            self._producers.note(first, first_offset)
         return Appended(first_offset, self.log_end_offset - 1, max_timestamp, append_time_ms)
 
     def append_as_follower(self, records: memoryview) -> int:
@@ -174,7 +183,18 @@ class Log:
                 self._roll_to(places[0].base_offset)
             start = run[0][0]
             self._write(records[start : start + places[-1].position + places[-1].size], places)
+            for _, header in run:
+                if header.producer_id >= 0:
+                    self._producers.note(header, header.base_offset)
         return self.log_end_offset
+
+    def _repeated(self, batches: Batches) -> Sent | None:
+        """The batch in the log that an idempotent producer sends again, None if it sends the next one [I21]."""
+        if len(batches) > 1:
+            if any(header.producer_id >= 0 for _, header in batches):
+                raise InvalidRecord(f"{len(batches)} batches of an idempotent producer in one part; one at a time")
+            return None
+        return self._producers.check(batches[0][1], may_have_forgotten=self._log_start_offset > 0)
 
     def should_roll(self, incoming_bytes: int, last_offset: int, max_timestamp: int) -> bool:
         """Whether these records would make the active segment too large or too long in time."""
@@ -251,6 +271,9 @@ class Log:
                 self._prepare_truncation(offset)
                 self._segments.truncate_to(offset)
                 self._log_start_offset = min(self._log_start_offset, offset)
+                forget_producers(self.folder)
+                if not self._producers.truncate(offset):
+                    self._producers = read_producers(self._segments, 0, ProducerStates())
                 logger.info("log truncated: folder=%s log_end_offset=%d", self.folder, offset)
             # Even if no record goes: an epoch that wrote nothing may stand at the end, and the leader may not know it.
             self._epochs.truncate_from_end(offset)
@@ -260,6 +283,8 @@ class Log:
         with self._disk("truncating"):
             self._prepare_truncation(offset)
             self._segments.start_over_at(offset)
+            self._producers = ProducerStates()
+            forget_producers(self.folder)
             self._log_start_offset = offset
             self._epochs.clear()
             logger.info("log emptied: folder=%s log_start_offset=%d", self.folder, offset)
@@ -314,6 +339,7 @@ class Log:
             if not self.failed:
                 self.flush()
                 with self._disk("closing"):
+                    save_producers(self.folder, self.log_end_offset, self._producers)
                     self._segments.close()
         finally:
             self.discard()
@@ -339,6 +365,7 @@ class Log:
     def _roll_to(self, base_offset: int) -> None:
         with self._disk("rolling"):
             self._segments.roll_to(base_offset)
+            save_producers(self.folder, base_offset, self._producers)
         # An empty log that goes on past a gap starts after it.
         self._log_start_offset = max(self._log_start_offset, self._segments.first.base_offset)
 

@@ -1,15 +1,18 @@
 """From the files of a partition folder to open segments, by way of recovery where the files cannot be trusted."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.broker.storage.epochs import EpochCache
 from ottla.broker.storage.log_config import LogConfig
+from ottla.broker.storage.producer_snapshot import load_producers
+from ottla.broker.storage.producers import ProducerStates
 from ottla.broker.storage.recovery import RecoveryReport, recover
 from ottla.broker.storage.segment import Segment
 from ottla.broker.storage.segment_files import base_offsets, remove_leftovers
+from ottla.wire.batch import HEADER_SIZE, read_fields
 from ottla.wire.errors import CorruptMessage
 
 logger = logging.getLogger(__name__)
@@ -32,6 +35,7 @@ class LoadedLog:
     segments: list[Segment]
     epochs: EpochCache
     recovery: RecoveryReport | None
+    producers: ProducerStates
 
 
 def load_log(
@@ -68,7 +72,27 @@ def load_log(
     if not segments:
         segments = [Segment.create(folder, log_start_offset, config.index_interval_bytes)]
     epochs.truncate_from_end(segments[-1].next_offset)
-    return LoadedLog(segments, epochs, report)
+    return LoadedLog(segments, epochs, report, _load_producers(folder, segments))
+
+
+def _load_producers(folder: Path, segments: list[Segment]) -> ProducerStates:
+    """What the log knows of its producers: from the snapshot, and from the batches behind it."""
+    offset, producers = load_producers(folder)
+    if offset > segments[-1].next_offset or offset < segments[0].base_offset:
+        offset, producers = 0, ProducerStates()
+    return read_producers(segments, offset, producers)
+
+
+def read_producers(segments: Iterable[Segment], from_offset: int, producers: ProducerStates) -> ProducerStates:
+    """Add what the batches from ``from_offset`` on tell of their producers. Slow: it reads every header."""
+    for segment in segments:
+        if segment.next_offset <= from_offset:
+            continue
+        for batch in segment.walk(segment.position_of(max(from_offset, segment.base_offset))):
+            header = read_fields(segment.read(batch.position, batch.position + HEADER_SIZE))
+            if header.producer_id >= 0 and header.base_offset >= from_offset:
+                producers.note(header, header.base_offset)
+    return producers
 
 
 def _open_segments(folder: Path, config: LogConfig) -> list[Segment]:
