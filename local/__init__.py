@@ -9,6 +9,7 @@
 Nothing is left behind when the block ends, nor when the process that runs it is killed.
 """
 
-from ottla.local.cluster import LocalCluster, LocalClusterError
+from ottla.local.cluster import LocalCluster
+from ottla.local.errors import LocalClusterError
 
 __all__ = ["LocalCluster", "LocalClusterError"]

@@ -162,10 +162,9 @@ class LocalCluster:
             if reaper is not None and self._keep:
                 self._stop_in_order()
         finally:
-            for broker in self._brokers:
-                broker.wanted = False
             if reaper is not None:
                 reaper.close()
+                self._wait_ended()
             if self._lock_fd is not None:
                 os.close(self._lock_fd)
                 self._lock_fd = None
@@ -260,6 +259,14 @@ class LocalCluster:
                     raise broker.not_ready(f"was not ready after {timeout_s:g} s ({missing})")
             if waiting:
                 time.sleep(_POLL_S)
+
+    def _wait_ended(self) -> None:
+        for broker in self._brokers:
+            broker.wanted = False
+            if broker.process.alive:
+                broker.process.wait(_STOP_TIMEOUT_S)
+        if self._zookeepers is not None:
+            self._zookeepers.wait_ended()
 
     def _stop_in_order(self) -> None:
         running = [broker for broker in self._brokers if broker.process.alive]

@@ -30,7 +30,7 @@ class RunningProcess(msgspec.Struct, frozen=True):
 
     @property
     def alive(self) -> bool:
-        return self.started is not None and start_time(self.pid) == self.started
+        return self.started is not None and start_time(self.pid) == self.started and not _has_ended(self.pid)
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -103,6 +103,14 @@ def stop_owner(state: ClusterState, timeout_s: float) -> None:
         if time.monotonic() > deadline:
             raise LocalClusterError(f"processes {left} still run after {timeout_s:g} s")
         time.sleep(_POLL_S)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process only waits for its parent to take note; in a container that parent may be one that never does."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (OSError, IndexError):
+        return True
 
 
 def _running(pid: int) -> RunningProcess:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ottla.local.broker import child_environment
 from ottla.local.errors import LocalClusterError, last_lines
-from ottla.local.processes import Process, Reaper
+from ottla.local.processes import Process, ProcessError, Reaper
 from ottla.zk.ensemble import ZooKeeperServer, connect_string, plan_ensemble, wait_until_serving
 from ottla.zk.errors import ZkUnavailable
 
@@ -77,6 +77,15 @@ class ZooKeeperServers:
         for process in self._processes:
             process.resume()
             process.terminate()
+        for process in self._processes:
+            if process.alive:
+                try:
+                    process.wait(_STOP_TIMEOUT_S)
+                except ProcessError:
+                    process.kill()
+
+    def wait_ended(self) -> None:
+        """Take note of the end of servers that were killed, so that no zombie stays."""
         for process in self._processes:
             if process.alive:
                 process.wait(_STOP_TIMEOUT_S)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import pytest
 
 from ottla.zk.session import ZkSession
+from tests.support.cluster import cluster1 as cluster1
 from tests.support.zookeeper import RunningEnsemble, RunningServer, running_ensemble
 
 

@@ -1,0 +1,101 @@
+"""``ottla consume``: read records."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.cli.connection import CLIENT_ID, open_admin
+from ottla.cli.errors import NotFound
+from ottla.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_S, Bootstrap, Timeout
+from ottla.cli.output import flush, write
+from ottla.cli.records import VERBS_HELP, record_printer
+from ottla.cli.start_offsets import parse_start, start_offsets
+from ottla.cli.topic import not_found
+from ottla.wire.errors import UnknownTopicOrPartition
+
+if TYPE_CHECKING:
+    from ottla.client import Consumer, Record, TopicPartition
+
+_POLL_S = 0.5
+_POLL_RECORDS = 5_000
+
+
+def consume(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="What to read.")],
+    offset: Annotated[
+        str,
+        typer.Option(
+            "-o", "--offset", metavar="START", help="Where to begin: earliest, latest, OFFSET, -N (the last N) or @MS."
+        ),
+    ] = "earliest",
+    count: Annotated[int | None, typer.Option("-n", "--count", min=0, help="End after so many records.")] = None,
+    partition: Annotated[int | None, typer.Option("-p", "--partition", min=0, help="Read this partition only.")] = None,
+    record_format: Annotated[
+        str, typer.Option("-f", "--format", metavar="FORMAT", help=f"How to print a record: json, or {VERBS_HELP}.")
+    ] = "%v\\n",
+    exit_at_end: Annotated[bool, typer.Option("-e", "--exit", help="End when all that is there now was read.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Read records and print each; goes on until Ctrl-C unless told when to end."""
+    printer = record_printer(record_format)
+    start = parse_start(offset)
+    places = _find_partitions(topics, partition, bootstrap, timeout)
+    if count == 0:
+        return
+    from ottla.client import Consumer
+
+    with Consumer(bootstrap_servers=bootstrap, client_id=CLIENT_ID) as consumer:
+        earliest = consumer.beginning_offsets(places, timeout=timeout)
+        latest = consumer.end_offsets(places, timeout=timeout)
+        begin = start_offsets(consumer, start, earliest, latest, timeout)
+        for where, first in begin.items():
+            consumer.seek(where.topic, where.partition, first)
+        consumer.assign(places)
+        batches = _until_end(consumer, begin, latest) if exit_at_end else _for_ever(consumer)
+        left = count
+        for records in batches:
+            taken = records if left is None else records[:left]
+            write(b"".join(map(printer, taken)))
+            flush()
+            if left is not None:
+                left -= len(taken)
+                if left == 0:
+                    return
+
+
+def _find_partitions(
+    topics: list[str], partition: int | None, bootstrap: str, timeout_s: float
+) -> "list[TopicPartition]":
+    from ottla.client import TopicPartition
+
+    places = []
+    with open_admin(bootstrap, timeout_s) as admin:
+        for name in dict.fromkeys(topics):
+            try:
+                known = [p.partition for p in admin.describe_topic(name, timeout=timeout_s).partitions]
+            except UnknownTopicOrPartition as error:
+                raise not_found(name, admin.list_topics(timeout=timeout_s)) from error
+            if partition is not None and partition not in known:
+                raise NotFound(f"topic {name} has no partition {partition}", hint=f"it has 0 to {len(known) - 1}")
+            places += [TopicPartition(name, number) for number in known if partition in (None, number)]
+    return places
+
+
+def _for_ever(consumer: "Consumer") -> "Iterator[list[Record]]":
+    while True:
+        yield consumer.poll(_POLL_S, _POLL_RECORDS)
+
+
+def _until_end(
+    consumer: "Consumer", begin: "Mapping[TopicPartition, int]", end: "Mapping[TopicPartition, int]"
+) -> "Iterator[list[Record]]":
+    """Polls until every partition was read up to where it ended at the beginning; nothing behind that is given."""
+    waiting = {(where.topic, where.partition) for where, first in begin.items() if first < end[where]}
+    ends = {(where.topic, where.partition): offset for where, offset in end.items()}
+    while waiting:
+        records = consumer.poll(_POLL_S, _POLL_RECORDS)
+        yield [record for record in records if record.offset < ends[record.topic, record.partition]]
+        # Asked, not counted: a log may have gaps, and its last offset may be one.
+        waiting = {place for place in waiting if consumer.position(*place) < ends[place]}

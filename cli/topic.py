@@ -1,0 +1,149 @@
+"""``ottla topic``: create, list, describe, delete."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ottla.cli.connection import open_admin
+from ottla.cli.errors import NotFound
+from ottla.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_S, Bootstrap, Format, Timeout, parse_pair
+from ottla.cli.output import Table, note, show, write_line
+from ottla.wire.errors import ConfigError, TopicAlreadyExists, UnknownTopicOrPartition
+
+if TYPE_CHECKING:
+    from ottla.wire.requests import TopicMetadata
+
+app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True, rich_markup_mode=None)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic's name.")]
+
+
+@app.command()
+def create(
+    name: Name,
+    partitions: Annotated[int, typer.Option("-p", "--partitions", help="How many partitions.")] = 1,
+    replication_factor: Annotated[
+        int, typer.Option("-r", "--replication-factor", help="How many brokers hold each partition.")
+    ] = 1,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("-c", "--config", metavar="KEY=VALUE", help="A topic setting, as retention.ms=60000."),
+    ] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Be content if the topic exists.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Create a topic."""
+    overrides = dict(parse_pair(text, "-c") for text in config or [])
+    with open_admin(bootstrap, timeout) as admin:
+        try:
+            topic_id = admin.create_topic(name, partitions, replication_factor, overrides, timeout=timeout)
+        except TopicAlreadyExists:
+            if not if_not_exists:
+                raise
+            note(f"topic {name} exists")
+        else:
+            write_line(f"created topic {name} with {_count(partitions, 'partition')}, id {topic_id}")
+
+
+@app.command("list")
+def list_topics(
+    output_format: Format = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeout: Timeout = DEFAULT_TIMEOUT_S
+) -> None:
+    """List all topics."""
+    with open_admin(bootstrap, timeout) as admin:
+        topics = sorted(admin.describe_cluster(timeout=timeout).topics, key=lambda topic: topic.name)
+    rows = [(topic.name, len(topic.partitions), _replication_factor(topic)) for topic in topics]
+    value = [{"topic": name, "partitions": count, "replication_factor": factor} for name, count, factor in rows]
+    show([Table(("Topic", "Partitions", "ReplicationFactor"), rows)], value, output_format)
+
+
+@app.command()
+def describe(
+    name: Name,
+    output_format: Format = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show a topic's id, settings and partitions."""
+    with open_admin(bootstrap, timeout) as admin:
+        try:
+            topic = admin.describe_topic(name, timeout=timeout)
+        except UnknownTopicOrPartition as error:
+            raise not_found(name, admin.list_topics(timeout=timeout)) from error
+    configs = ",".join(f"{key}={value}" for key, value in sorted(topic.config.items()))
+    summary = Table(
+        ("Topic", "TopicId", "PartitionCount", "ReplicationFactor", "Configs"),
+        [(topic.name, topic.topic_id, len(topic.partitions), _replication_factor(topic), configs)],
+    )
+    partitions = Table(
+        ("Partition", "Leader", "Replicas", "Isr"),
+        [(p.partition, _leader(p.leader), _ids(p.replicas), _ids(p.isr)) for p in topic.partitions],
+    )
+    show([summary, partitions], _as_value(topic), output_format)
+
+
+@app.command()
+def delete(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Delete a topic with all its records."""
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ConfigError(f"deleting topic {name} loses its records", hint="give --yes if that is meant")
+        typer.confirm(f"Delete topic {name} and all its records?", abort=True, err=True)
+    with open_admin(bootstrap, timeout) as admin:
+        try:
+            admin.delete_topic(name, timeout=timeout)
+        except UnknownTopicOrPartition as error:
+            raise not_found(name, admin.list_topics(timeout=timeout)) from error
+    write_line(f"deleted topic {name}")
+
+
+def not_found(name: str, topics: list[str]) -> NotFound:
+    """No such topic; with the one that was probably meant."""
+    import difflib
+
+    near = difflib.get_close_matches(name, topics, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"`ottla topic create {name}` makes it"
+    return NotFound(f"topic {name!r} does not exist", topic=name, hint=hint)
+
+
+def _as_value(topic: "TopicMetadata") -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "topic_id": topic.topic_id,
+        "partition_count": len(topic.partitions),
+        "replication_factor": _replication_factor(topic),
+        "configs": topic.config,
+        "partitions": [
+            {
+                "partition": p.partition,
+                "leader": p.leader if p.leader >= 0 else None,
+                "leader_epoch": p.leader_epoch,
+                "replicas": p.replicas,
+                "isr": p.isr,
+            }
+            for p in topic.partitions
+        ],
+    }
+
+
+def _replication_factor(topic: "TopicMetadata") -> int:
+    return len(topic.partitions[0].replicas) if topic.partitions else 0
+
+
+def _leader(leader: int) -> str:
+    return str(leader) if leader >= 0 else "none"
+
+
+def _ids(ids: list[int]) -> str:
+    return ",".join(map(str, ids))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,143 @@
+"""A client that may send anything: bytes as they are, and requests that no honest client would make."""
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+from ottla.wire import native
+from ottla.wire.batch import Buffer
+from ottla.wire.errors import OttlaError
+from ottla.wire.framing import LENGTH
+from ottla.wire.records import encode_batch
+from ottla.wire.requests import (
+    ACKS_LEADER,
+    LATEST,
+    FetchPart,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsPart,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    Message,
+    ProducePart,
+    ProducePartResult,
+    ProduceRequest,
+    ProduceResponse,
+    Request,
+)
+
+M = TypeVar("M", bound=Message)
+
+TIMEOUT_S = 20.0
+
+
+class Hung(Exception):
+    """The server hung up instead of answering."""
+
+
+def framed(request: Request, attachments: Sequence[Buffer] = (), correlation_id: int = 1) -> bytes:
+    """The bytes that an honest client sends for a request."""
+    return b"".join(map(bytes, native.encode_request(request, correlation_id, "raw", attachments)))
+
+
+def one_record(value: bytes = b"value") -> bytearray:
+    return encode_batch([value], timestamps=int(time.time() * 1000))
+
+
+class RawClient:
+    """One blocking connection."""
+
+    def __init__(self, address: tuple[str, int], timeout_s: float = TIMEOUT_S) -> None:
+        self.sock = socket.create_connection(address, timeout=timeout_s)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> "RawClient":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def reset(self) -> None:
+        """RST instead of FIN."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+    def finish(self) -> None:
+        """FIN: this side says nothing more, but still reads."""
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_WR)
+
+    def send(self, data: bytes) -> None:
+        with contextlib.suppress(ConnectionError):  # the server may have hung up already, which ``closed`` tells
+            self.sock.sendall(data)
+
+    def closed(self) -> bytes:
+        """Wait until the server hangs up; what it sent before that."""
+        got = b""
+        with contextlib.suppress(ConnectionError):
+            while chunk := self.sock.recv(65536):
+                got += chunk
+        return got
+
+    def answer(self) -> native.IncomingResponse:
+        (size,) = LENGTH.unpack(self._exactly(LENGTH.size))
+        return native.decode_response(memoryview(self._exactly(size)))
+
+    def ask(self, request: Request, kind: type[M], attachments: Sequence[Buffer] = ()) -> M:
+        """Send and wait; an error answer is raised."""
+        self.send(framed(request, attachments))
+        response = self.answer()
+        if response.error is not None:
+            raise response.error
+        return native.decode_fields(kind, response.fields)
+
+    def error_of(self, request: Request, attachments: Sequence[Buffer] = ()) -> type[OttlaError] | None:
+        """The error that the whole request is answered with, if any."""
+        try:
+            self.ask(request, cast("type[Message]", type(request).response), attachments)
+        except OttlaError as error:
+            return type(error)
+        return None
+
+    # --- honest requests -----------------------------------------------------------------------------------------------
+
+    def produce(
+        self, topic: str, batch: Buffer, partition: int = 0, acks: int = ACKS_LEADER, timeout_ms: int = 10_000
+    ) -> ProducePartResult:
+        request = ProduceRequest(acks, timeout_ms, [ProducePart(topic, partition, len(batch))])
+        return self.ask(request, ProduceResponse, [batch]).parts[0]
+
+    def fetch(self, topic: str, offset: int, max_bytes: int = 2**24, partition: int = 0) -> tuple[FetchResponse, bytes]:
+        """The answer to a fetch that does not wait, and the records it brought."""
+        self.send(framed(FetchRequest(0, 0, max_bytes, [FetchPart(topic, partition, offset, max_bytes)])))
+        response = self.answer()
+        if response.error is not None:
+            raise response.error
+        return native.decode_fields(FetchResponse, response.fields), bytes(response.tail)
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        part = ListOffsetsPart(topic, partition, LATEST)
+        result: Any = self.ask(ListOffsetsRequest([part]), ListOffsetsResponse).parts[0]
+        result.raise_if_failed()
+        return int(result.offset)
+
+    def _exactly(self, size: int) -> bytes:
+        got = bytearray()
+        while len(got) < size:
+            try:
+                chunk = self.sock.recv(min(size - len(got), 1 << 20))
+            except ConnectionError as error:
+                raise Hung(str(error)) from None
+            if not chunk:
+                raise Hung(f"after {len(got)} of {size} bytes")
+            got += chunk
+        return bytes(got)

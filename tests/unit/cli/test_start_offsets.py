@@ -1,0 +1,42 @@
+"""Where ``consume -o`` begins."""
+
+import pytest
+
+from ottla.cli.start_offsets import Origin, Start, choose_offset, parse_start
+from ottla.wire.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("earliest", Start(Origin.EARLIEST)),
+        ("beginning", Start(Origin.EARLIEST)),
+        ("latest", Start(Origin.LATEST)),
+        ("end", Start(Origin.LATEST)),
+        ("17", Start(Origin.OFFSET, 17)),
+        ("-5", Start(Origin.LATEST, 5)),
+        ("@1700000000000", Start(Origin.TIME, 1_700_000_000_000)),
+    ],
+)
+def test_every_way_to_name_a_start_is_understood(text: str, start: Start) -> None:
+    assert parse_start(text) == start
+
+
+@pytest.mark.parametrize("text", ["", "first", "1.5", "--3", "@", "@-1", "+4", "٣", "9" * 30])
+def test_nonsense_is_refused_with_a_hint(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_start(text)
+    assert "earliest" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("earliest", 10), ("latest", 20), ("15", 15), ("0", 10), ("99", 20), ("-3", 17), ("-100", 10)],
+)
+def test_start_lies_inside_the_log(text: str, expected: int) -> None:
+    assert choose_offset(parse_start(text), earliest=10, latest=20, at_time=None) == expected
+
+
+def test_time_begins_at_its_offset_and_at_the_end_if_all_is_older() -> None:
+    assert choose_offset(parse_start("@5"), 10, 20, at_time=13) == 13
+    assert choose_offset(parse_start("@5"), 10, 20, at_time=None) == 20
