@@ -67,6 +67,9 @@ class BrokerConfig:
     message_max_bytes: int = setting(1024 * 1024 + 12, "the largest record batch")
     min_insync_replicas: int = setting(1, "how many replicas must have a record before acks=all is answered")
     replica_lag_time_max_ms: int = setting(10_000, "a follower that has not caught up for this long is out of sync")
+    leader_imbalance_check_interval_seconds: int = setting(
+        300, "how often leadership is given back to preferred leaders that are in sync"
+    )
     socket_request_max_bytes: int = setting(100 * 1024 * 1024, "the longest request")
     queued_max_request_bytes: int = setting(512 * 1024 * 1024, "memory for requests that have arrived in part")
     max_connections: int = setting(10_000, "how many connections may be open")

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
-from ottla.broker.controller.control_loop import ControlLoop
+from ottla.broker.controller.control_loop import ControllerPolicy, ControlLoop
 from ottla.broker.controller.election_loop import ElectionLoop
 from ottla.broker.peers import Identity
 from ottla.broker.storage.shutdown_marker import current_boot_id
@@ -35,12 +35,14 @@ class MembershipLoop:
         broker: BrokerZnode,
         identity: Identity,
         endpoint: Callable[[int], BrokerEndpoint | None],
+        policy: ControllerPolicy,
         on_term: Callable[[bool], None],
     ) -> None:
         """``identity`` has no broker epoch yet: registering gives it one."""
         self._session = session
         self._broker = broker
         self._endpoint = endpoint
+        self._policy = policy
         self._on_term = on_term
         self._outdated = asyncio.Event()
         self._election: ElectionLoop | None = None
@@ -127,7 +129,7 @@ class MembershipLoop:
         )
         self.identity = replace(self.identity, broker_epoch=registration.broker_epoch)
         self.registered = True
-        self._election = ElectionLoop(self._session, self.identity, self._endpoint, self._on_term)
+        self._election = ElectionLoop(self._session, self.identity, self._endpoint, self._policy, self._on_term)
         await self._election.start()
 
     async def _leave(self) -> None:

@@ -11,6 +11,7 @@ from ottla.broker.admin.app import AdminServer
 from ottla.broker.api.control import ControlHandlers
 from ottla.broker.api.dispatch import Dispatch
 from ottla.broker.api.fetch import FetchHandler
+from ottla.broker.api.leadership import LeadershipHandlers, leave_in_order
 from ottla.broker.api.metadata import ApiVersionsHandler, MetadataHandler
 from ottla.broker.api.offsets import ListOffsetsHandler
 from ottla.broker.api.produce import ProduceHandler
@@ -18,6 +19,7 @@ from ottla.broker.api.producer_ids import InitProducerIdHandler
 from ottla.broker.api.topics import TopicHandlers
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig, parse_listener
+from ottla.broker.controller.control_loop import ControllerPolicy
 from ottla.broker.membership_loop import MembershipLoop
 from ottla.broker.metrics import Metrics
 from ottla.broker.peers import Identity
@@ -86,6 +88,7 @@ class Node:
             self._registration(log_dirs[0].data_uuid),
             identity,
             view.endpoint,
+            ControllerPolicy(config.min_insync_replicas, config.leader_imbalance_check_interval_seconds),
             self._metrics.is_controller.set,
         )
         fetchers = Fetchers(lambda: membership.identity, view.endpoint)
@@ -118,6 +121,7 @@ class Node:
         self._parts.push_async_callback(admin.stop)
         await membership.start(unclean=any(log_dir.tail_suspect for log_dir in log_dirs))
         self._parts.push_async_callback(membership.stop)
+        self._parts.push_async_callback(leave_in_order, membership, view)
         for log_dir in log_dirs:
             log_dir.tail_reported()
 
@@ -165,6 +169,7 @@ class Node:
     ) -> Dispatch:
         metrics = self._metrics
         topics = TopicHandlers(lambda: membership.controller)
+        leadership = LeadershipHandlers(lambda: membership.controller)
         control = ControlHandlers(lambda: membership.identity, partitions, view)
         software = f"ottla {__version__}"
         return Dispatch(
@@ -180,6 +185,8 @@ class Node:
                 Api.DELETE_TOPICS: topics.delete,
                 Api.INIT_PRODUCER_ID: producer_ids,
                 Api.BROKER_HANDSHAKE: control.handshake,
+                Api.CONTROLLED_SHUTDOWN: leadership.shutdown,
+                Api.ELECT_LEADERS: leadership.elect,
                 Api.WITNESS: control.witness,
                 Api.LEADER_AND_ISR: control.leader_and_isr,
                 Api.UPDATE_METADATA: control.update_metadata,

@@ -33,10 +33,12 @@ class Api(IntEnum):
     LEADER_AND_ISR = 4
     STOP_REPLICA = 5
     UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
     INIT_PRODUCER_ID = 22
+    ELECT_LEADERS = 43
     BROKER_HANDSHAKE = 1000
     WITNESS = 1001
 
@@ -375,6 +377,33 @@ class UpdateMetadataRequest(ControlRequest):
     deleted: list[str]
 
 
+class PartitionName(Message):
+    topic: str
+    partition: int
+
+
+class ControlledShutdownResponse(Message):
+    still_led: list[PartitionName]
+
+
+class ControlledShutdownRequest(Request):
+    """A broker is about to stop: move leadership away from it first."""
+
+    api = Api.CONTROLLED_SHUTDOWN
+    response = ControlledShutdownResponse
+    broker_id: int
+    broker_epoch: int
+
+
+class ElectLeadersRequest(Request):
+    """Give leadership back to preferred leaders; of all partitions if none are named."""
+
+    api = Api.ELECT_LEADERS
+    response = Done
+    partitions: list[PartitionName] | None
+    timeout_ms: int
+
+
 class StopReplicaPart(Message):
     topic: str
     topic_id: str
@@ -404,6 +433,8 @@ REQUESTS: dict[int, type[Request]] = {
         InitProducerIdRequest,
         BrokerHandshakeRequest,
         WitnessRequest,
+        ControlledShutdownRequest,
+        ElectLeadersRequest,
         LeaderAndIsrRequest,
         UpdateMetadataRequest,
         StopReplicaRequest,

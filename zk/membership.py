@@ -53,6 +53,8 @@ class LiveBroker:
 
     broker: BrokerZnode
     czxid: int
+    suspect: bool
+    """It came back from an unclean end and may have lost records that it had acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,11 +218,21 @@ async def live_brokers(session: ZkSession) -> dict[int, LiveBroker]:
 
 async def _read_live(session: ZkSession, broker_id: int) -> LiveBroker | None:
     try:
-        broker, stat = await _read_broker(session, broker_id)
+        (broker, stat), unclean = await asyncio.gather(
+            _read_broker(session, broker_id), _is_unclean(session, broker_id)
+        )
     except MalformedZnode as error:
         logger.warning("broker ignored broker=%d error=%s", broker_id, error)
         return None
-    return LiveBroker(broker, stat.czxid) if broker is not None and stat is not None else None
+    return LiveBroker(broker, stat.czxid, unclean) if broker is not None and stat is not None else None
+
+
+async def _is_unclean(session: ZkSession, broker_id: int) -> bool:
+    try:
+        data, _ = await session.get(BrokerEpochZnode.path(broker_id))
+    except NoNode:
+        return False
+    return BrokerEpochZnode.decode(broker_id, data).unclean
 
 
 async def cluster_id(session: ZkSession) -> str:

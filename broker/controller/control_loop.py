@@ -5,6 +5,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ottla.broker.controller.fence_budget import FenceBudget
@@ -22,7 +23,7 @@ from ottla.wire.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from ottla.wire.names import check_topic_name
+from ottla.wire.names import TopicPartition, check_topic_name
 from ottla.wire.requests import BrokerEndpoint, NewTopic, StopReplicaRequest
 from ottla.zk import isr_notifications
 from ottla.zk.election import ControllerTerm
@@ -39,14 +40,23 @@ R = TypeVar("R")
 Event = Callable[[], Awaitable[None]]
 
 
+@dataclass(frozen=True)
+class ControllerPolicy:
+    """What the broker's settings say about being controller."""
+
+    min_insync: int = 1
+    balance_s: float = 300.0
+
+
 class ControlLoop:
     """``run`` returns when the term is over. Topics are created and deleted through it from any task."""
 
-    def __init__(self, session: ZkSession, identity: Identity, term: ControllerTerm) -> None:
+    def __init__(self, session: ZkSession, identity: Identity, term: ControllerTerm, policy: ControllerPolicy) -> None:
         self._session = session
         self._identity = identity
         self._term = term
-        self._state = ControllerState(identity.broker_id, term.epoch)
+        self._policy = policy
+        self._state = ControllerState(identity.broker_id, term.epoch, policy.min_insync)
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._links: dict[int, Link] = {}
         self._gone: dict[str, list[asyncio.Future[None]]] = {}
@@ -66,8 +76,14 @@ class ControlLoop:
             await self._deletions_watch.start()
             await self._isr_watch.start()
             await self._load()
+            balance_at = time.monotonic() + self._policy.balance_s
             while not self._over:
-                event = await self._events.get()
+                try:
+                    async with asyncio.timeout(max(0.0, balance_at - time.monotonic())):
+                        event = await self._events.get()
+                except TimeoutError:
+                    balance_at = time.monotonic() + self._policy.balance_s
+                    event = self._balance
                 await event()
         except StaleControllerEpoch as error:
             logger.info("controller term is over epoch=%d error=%s", self._term.epoch, error)
@@ -153,6 +169,10 @@ class ControlLoop:
         if names:
             self._put(event)
 
+    async def _balance(self) -> None:
+        """Give leadership back to preferred leaders that are in sync again."""
+        await self._act(self._state.preferred_leaders())
+
     async def _read_brokers(self) -> dict[int, Broker]:
         live = await live_brokers(self._session)
         return {
@@ -218,6 +238,33 @@ class ControlLoop:
                 await self._act(self._state.replicas_deleted(name, broker))
 
         self._put(event)
+
+    # --- brokers that leave --------------------------------------------------------------------------------------------
+
+    async def relieve(self, broker_id: int, broker_epoch: int, *, timeout_s: float) -> list[TopicPartition]:
+        """Move leadership away from a broker that is about to stop; gives the partitions that it still leads."""
+
+        async def leave() -> list[asyncio.Future[bool]]:
+            known = self._state.brokers.get(broker_id)
+            if known is None or known.epoch != broker_epoch:
+                raise StaleBrokerEpoch(f"broker {broker_id} of epoch {broker_epoch} is not live")
+            told = await self._act(self._state.broker_leaves(broker_id))
+            return told + await self._act(self._state.relieved(broker_id))
+
+        told = await self._in_turn(leave, timeout_s, f"broker {broker_id} was not relieved")
+        if told:
+            await asyncio.wait(told, timeout=timeout_s)
+        return self._state.led_by(broker_id)
+
+    async def elect_preferred(self, partitions: list[TopicPartition] | None, *, timeout_s: float) -> None:
+        """Give leadership back to preferred leaders now."""
+
+        async def elect() -> list[asyncio.Future[bool]]:
+            return await self._act(self._state.preferred_leaders(partitions))
+
+        told = await self._in_turn(elect, timeout_s, "preferred leaders were not elected")
+        if told:
+            await asyncio.wait(told, timeout=timeout_s)
 
     # --- topics --------------------------------------------------------------------------------------------------------
 

@@ -7,17 +7,37 @@ from ottla.wire.names import NO_LEADER
 
 
 class Leadership(NamedTuple):
-    """A leader and the replicas that are in sync with it."""
+    """A leader, the replicas that are in sync with it, and those that left the ISR with all that is committed."""
 
     leader: int
     isr: tuple[int, ...]
+    eligible: tuple[int, ...] = ()
 
 
-def elect(replicas: Sequence[int], isr: Collection[int], live: Collection[int]) -> Leadership:
-    """The first live in-sync replica in the order of the assignment, or none.
+def elect(
+    replicas: Sequence[int],
+    isr: Collection[int],
+    live: Collection[int],
+    *,
+    eligible: Collection[int] = (),
+    min_insync: int = 1,
+    unclean: bool = False,
+) -> Leadership:
+    """The first live in-sync replica in the order of the assignment; else an eligible one; else, if allowed, any live one.
 
-    Invariant: the ISR never becomes empty; where no member lives, it stays as it is and remembers who must come back.
+    Invariant [I13]: the ISR never becomes empty. Where no member lives it stays as it is and remembers who must come back.
     """
-    leader = next((broker for broker in replicas if broker in isr and broker in live), NO_LEADER)
-    still = tuple(broker for broker in isr if broker in live)
-    return Leadership(leader, still or tuple(isr))
+    leader = first(replicas, isr, live)
+    if leader == NO_LEADER and (heir := first(replicas, eligible, live)) != NO_LEADER:
+        return Leadership(heir, (heir,), tuple(broker for broker in eligible if broker != heir))
+    if leader == NO_LEADER and unclean and (anybody := first(replicas, replicas, live)) != NO_LEADER:
+        return Leadership(anybody, (anybody,))
+    still = tuple(broker for broker in isr if broker in live) or tuple(isr)
+    # While fewer than min.insync.replicas are in sync nothing is committed any more, so those that leave now have all
+    # that ever was (KIP-966).
+    left = {*eligible, *isr} - set(still) if len(still) < min_insync else set()
+    return Leadership(leader, still, tuple(broker for broker in replicas if broker in left))
+
+
+def first(replicas: Sequence[int], among: Collection[int], live: Collection[int]) -> int:
+    return next((broker for broker in replicas if broker in among and broker in live), NO_LEADER)

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from ottla.broker.controller.control_loop import ControlLoop
+from ottla.broker.controller.control_loop import ControllerPolicy, ControlLoop
 from ottla.broker.peers import Identity, probe
 from ottla.wire.errors import OttlaError
 from ottla.wire.requests import BrokerEndpoint
@@ -27,9 +27,11 @@ class ElectionLoop:
         session: ZkSession,
         identity: Identity,
         endpoint: Callable[[int], BrokerEndpoint | None],
+        policy: ControllerPolicy,
         on_term: Callable[[bool], None],
     ) -> None:
         self._session = session
+        self._policy = policy
         self._identity = identity
         self._endpoint = endpoint
         self._on_term = on_term
@@ -77,7 +79,7 @@ class ElectionLoop:
             await self._changed.wait()
             return
         self._other = None
-        self.controller = ControlLoop(self._session, self._identity, outcome)
+        self.controller = ControlLoop(self._session, self._identity, outcome, self._policy)
         self._on_term(True)
         try:
             await self.controller.run()

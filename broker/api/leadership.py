@@ -1,0 +1,113 @@
+"""Moving leadership on request: a broker that leaves is relieved first, preferred leaders get back what is theirs."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from ottla.broker.api.later import later
+from ottla.broker.cluster_view import ClusterView
+from ottla.broker.peers import Identity, connect_as_broker
+from ottla.net.connection import Connection, Reply
+from ottla.wire.connection import IncomingRequest
+from ottla.wire.errors import ClusterAuthorizationFailed, NotController, OttlaError
+from ottla.wire.names import TopicPartition
+from ottla.wire.requests import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    Done,
+    ElectLeadersRequest,
+    PartitionName,
+)
+
+logger = logging.getLogger(__name__)
+
+SHUTDOWN_TIMEOUT_S = 5.0
+SHUTDOWN_TRIES = 3
+TIMEOUT_MAX_S = 120.0
+
+
+class LeadershipAuthority(Protocol):
+    """The controller, as far as this file needs it."""
+
+    async def relieve(self, broker_id: int, broker_epoch: int, *, timeout_s: float) -> list[TopicPartition]: ...
+    async def elect_preferred(self, partitions: list[TopicPartition] | None, *, timeout_s: float) -> None: ...
+
+
+class Member(Protocol):
+    """This broker as a member of the cluster, as far as leaving needs it."""
+
+    identity: Identity
+
+    @property
+    def controller(self) -> LeadershipAuthority | None: ...
+
+
+class LeadershipHandlers:
+    """``authority`` gives the controller if it is on this broker."""
+
+    def __init__(self, authority: Callable[[], LeadershipAuthority | None]) -> None:
+        self._authority = authority
+
+    def shutdown(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+        request = incoming.message
+        assert isinstance(request, ControlledShutdownRequest)
+        if connection.broker_id is None or connection.broker_id != request.broker_id:
+            connection.refuse("it asked for a broker's shutdown and is not that broker")
+            raise ClusterAuthorizationFailed("only a broker itself may ask to be relieved")
+        controller = self._controller()
+
+        async def relieve() -> Reply:
+            left = await controller.relieve(request.broker_id, request.broker_epoch, timeout_s=SHUTDOWN_TIMEOUT_S)
+            return Reply(ControlledShutdownResponse([PartitionName(*where) for where in left]))
+
+        return later(relieve())
+
+    def elect(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+        request = incoming.message
+        assert isinstance(request, ElectLeadersRequest)
+        controller = self._controller()
+        named = request.partitions
+        wanted = [TopicPartition(name.topic, name.partition) for name in named] if named is not None else None
+
+        async def elect() -> Reply:
+            await controller.elect_preferred(wanted, timeout_s=min(max(request.timeout_ms, 1) / 1000, TIMEOUT_MAX_S))
+            return Reply(Done())
+
+        return later(elect())
+
+    def _controller(self) -> LeadershipAuthority:
+        controller = self._authority()
+        if controller is None:
+            raise NotController
+        return controller
+
+
+async def leave_in_order(member: Member, view: ClusterView) -> None:
+    """Have leadership moved away before this broker stops; if that cannot be done in time, stop all the same."""
+    if len(view.brokers) < 2:
+        return
+    for _ in range(SHUTDOWN_TRIES):
+        try:
+            left = await _ask_to_be_relieved(member, view)
+            logger.info("broker is relieved broker=%d still_led=%d", member.identity.broker_id, len(left))
+            return
+        except OttlaError as error:
+            logger.info("broker is not relieved broker=%d error=%s", member.identity.broker_id, error)
+            await asyncio.sleep(0.1)
+
+
+async def _ask_to_be_relieved(member: Member, view: ClusterView) -> list[TopicPartition]:
+    identity = member.identity
+    if member.controller is not None:
+        return await member.controller.relieve(identity.broker_id, identity.broker_epoch, timeout_s=SHUTDOWN_TIMEOUT_S)
+    endpoint = view.endpoint(view.controller)
+    if endpoint is None:
+        raise NotController("no controller is known")
+    channel = await connect_as_broker(identity, endpoint)
+    try:
+        request = ControlledShutdownRequest(identity.broker_id, identity.broker_epoch)
+        answer = await channel.ask(request, ControlledShutdownResponse, SHUTDOWN_TIMEOUT_S + 1)
+        return [TopicPartition(name.topic, name.partition) for name in answer.still_led]
+    finally:
+        await channel.close()

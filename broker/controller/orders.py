@@ -1,0 +1,103 @@
+"""The controller's orders, as requests to brokers. Pure."""
+
+from collections.abc import Iterable
+
+from ottla.broker.controller.actions import Action, Tell
+from ottla.broker.controller.cluster import Cluster, Topic
+from ottla.wire.names import TopicPartition
+from ottla.wire.requests import (
+    LeaderAndIsrRequest,
+    PartitionState,
+    StopReplicaPart,
+    StopReplicaRequest,
+    TopicConfig,
+    UpdateMetadataRequest,
+)
+
+
+class Orders:
+    """Writes orders in the name of one term of a controller, for what the cluster is at the time of writing."""
+
+    def __init__(self, controller_id: int, controller_epoch: int, cluster: Cluster) -> None:
+        self._id = controller_id
+        self._epoch = controller_epoch
+        self._cluster = cluster
+
+    def announce(self, partitions: list[TopicPartition]) -> list[Action]:
+        """Tell the replicas of these partitions what to do, and everybody who leads."""
+        states = [self._cluster.state(where) for where in partitions]
+        actions: list[Action] = []
+        for broker in self._cluster.brokers:
+            actions += self._lead_or_follow(broker, [state for state in states if broker in state.replicas])
+        return actions + self.spread(partitions)
+
+    def spread(self, partitions: list[TopicPartition]) -> list[Action]:
+        """Tell everybody who leads these and who is in sync."""
+        if not partitions:
+            return []
+        states = [self._cluster.state(where) for where in partitions]
+        topics = self._cluster.configs({where.topic for where in partitions})
+        return [self._metadata(broker, topics, states) for broker in self._cluster.brokers]
+
+    def everything(self, brokers: Iterable[int]) -> list[Action]:
+        """Tell brokers all that they lead or follow."""
+        states = [self._cluster.state(where) for where in self._cluster.partitions()]
+        actions: list[Action] = []
+        for broker in brokers:
+            actions += self._lead_or_follow(broker, [state for state in states if broker in state.replicas])
+        return actions
+
+    def full_metadata(self, brokers: Iterable[int]) -> list[Action]:
+        """Tell brokers all there is to know."""
+        topics = self._cluster.configs(set(self._cluster.topics))
+        states = [self._cluster.state(where) for where in self._cluster.partitions()]
+        return [self._metadata(broker, topics, states, full=True) for broker in brokers]
+
+    def live_brokers(self, brokers: Iterable[int], deleted: list[str] | None = None) -> list[Action]:
+        """Tell brokers who lives, and which topics are gone."""
+        return [self._metadata(broker, [], [], deleted=deleted) for broker in brokers]
+
+    def delete_replicas(self, name: str, topic: Topic, brokers: Iterable[int]) -> list[Action]:
+        """Have brokers delete what they hold of a topic."""
+        actions: list[Action] = []
+        for broker in brokers:
+            if broker in topic.to_delete_on:
+                partitions = [TopicPartition(name, p) for p, replicas in topic.replicas.items() if broker in replicas]
+                actions += self.stop(broker, partitions, delete=True)
+        return actions
+
+    def stop(self, broker: int, partitions: list[TopicPartition], *, delete: bool) -> list[Action]:
+        """Have a broker lead and follow these no more."""
+        parts = []
+        for where in partitions:
+            topic = self._cluster.topics[where.topic]
+            if where.partition in topic.states:
+                epoch = topic.states[where.partition].state.leader_epoch
+                parts.append(StopReplicaPart(where.topic, topic.topic_id, where.partition, epoch, delete))
+        if not parts:
+            return []
+        return [Tell(broker, StopReplicaRequest(self._id, self._epoch, self._epoch_of(broker), parts))]
+
+    def _lead_or_follow(self, broker: int, states: list[PartitionState]) -> list[Action]:
+        if not states:
+            return []
+        topics = self._cluster.configs({state.topic for state in states})
+        return [Tell(broker, LeaderAndIsrRequest(self._id, self._epoch, self._epoch_of(broker), states, topics))]
+
+    def _metadata(
+        self,
+        broker: int,
+        topics: list[TopicConfig],
+        states: list[PartitionState],
+        *,
+        full: bool = False,
+        deleted: list[str] | None = None,
+    ) -> Tell:
+        endpoints = self._cluster.endpoints()
+        epoch = self._epoch_of(broker)
+        return Tell(
+            broker, UpdateMetadataRequest(self._id, self._epoch, epoch, full, endpoints, topics, states, deleted or [])
+        )
+
+    def _epoch_of(self, broker: int) -> int:
+        return self._cluster.brokers[broker].epoch
