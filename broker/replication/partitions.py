@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from ottla.broker.replication.partition import Partition
@@ -15,6 +16,9 @@ from ottla.wire.names import TopicPartition
 from ottla.wire.requests import PartitionState, StopReplicaPart, TopicConfig
 
 logger = logging.getLogger(__name__)
+
+OPEN_THREADS = 8
+"""How many new logs are made at once: each mostly waits for fsync."""
 
 
 class TopicRules(NamedTuple):
@@ -152,25 +156,28 @@ class Partitions:
     # --- logs ----------------------------------------------------------------------------------------------------------
 
     def _open_logs(self, states: Sequence[PartitionState]) -> dict[TopicPartition, Log | OttlaError]:
-        """Find or make logs; in a thread, for each new one touches the disk several times."""
-        opened: dict[TopicPartition, Log | OttlaError] = {}
-        for state in states:
-            where = TopicPartition(state.topic, state.partition)
-            config = self._rules(state.topic).log
-            log_dir = self._dir_of(where)
-            try:
-                stale = log_dir.logs.get(where)
-                if stale is not None and stale.topic_id != state.topic_id:
-                    # The topic was deleted and created anew while this broker was away: the controller names the new
-                    # one, so the old one's records are nobody's, and they must not mix with the new ones.
-                    logger.warning("partition of a deleted topic found partition=%s topic_id=%s", where, stale.topic_id)
-                    self._delete_log(where, stale.topic_id)
-                opened[where] = log_dir.create_log(where, state.topic_id, config)
-            except OttlaError as error:
-                opened[where] = error
-            except OSError as error:
-                opened[where] = StorageError(f"no log for {where}: {error}")
-        return opened
+        """Find or make logs; in threads, for each new one waits for the disk several times."""
+        wanted = [(state, self._dir_of(TopicPartition(state.topic, state.partition))) for state in states]
+        with ThreadPoolExecutor(OPEN_THREADS, "make-log") as threads:
+            opened = threads.map(lambda pair: self._open_log(*pair), wanted)
+            return {
+                TopicPartition(state.topic, state.partition): log for state, log in zip(states, opened, strict=True)
+            }
+
+    def _open_log(self, state: PartitionState, log_dir: LogDir) -> Log | OttlaError:
+        where = TopicPartition(state.topic, state.partition)
+        try:
+            stale = log_dir.logs.get(where)
+            if stale is not None and stale.topic_id != state.topic_id:
+                # The topic was deleted and created anew while this broker was away: the controller names the new
+                # one, so the old one's records are nobody's, and they must not mix with the new ones.
+                logger.warning("partition of a deleted topic found partition=%s topic_id=%s", where, stale.topic_id)
+                self._delete_log(where, stale.topic_id)
+            return log_dir.create_log(where, state.topic_id, self._rules(state.topic).log)
+        except OttlaError as error:
+            return error
+        except OSError as error:
+            return StorageError(f"no log for {where}: {error}")
 
     def _dir_of(self, where: TopicPartition) -> LogDir:
         """The data folder that has the partition, or the one with the fewest."""

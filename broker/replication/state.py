@@ -97,11 +97,13 @@ class LeaderState:
             and now - follower.caught_up_at > lag_max_s
         )
 
-    def ask_to_join(self, replica: int) -> Change:
+    def ask_to_join(self, replica: int, min_insync: int = 1) -> Change:
         """Begin to let a follower in: it counts from now on, though ZooKeeper does not know yet [I2]."""
         assert self.change is None, "one change at a time"
         members = (*self.isr.members, replica)
-        eligible = tuple(broker for broker in self.isr.eligible if broker != replica)
+        eligible: tuple[int, ...] = ()
+        if len(members) < min_insync:  # with enough members more is committed, which those that left do not have [I13]
+            eligible = tuple(broker for broker in self.isr.eligible if broker != replica)
         self.change = Change(members, eligible, replica, self.followers[replica].broker_epoch)
         return self.change
 

@@ -22,8 +22,8 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Put ``text`` where ``path`` was, durably and in one step."""
+def replace_file(path: Path, text: str, *, sync_name: bool = True) -> None:
+    """Put ``text`` where ``path`` was, in one step, and durably unless the caller syncs the folder later."""
     temporary = path.with_name(path.name + ".tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
@@ -34,13 +34,20 @@ def replace_file(path: Path, text: str) -> None:
     finally:
         os.close(fd)
     temporary.replace(path)
-    sync_folder(path.parent)
+    if sync_name:
+        sync_folder(path.parent)
 
 
-def write_rows(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    """Write a checkpoint."""
+def write_rows(path: Path, rows: Iterable[Sequence[object]], *, durable: bool = True) -> None:
+    """Write a checkpoint; one that is not durable may be lost in a power cut, but not in a crash."""
     lines = [" ".join(map(str, row)) for row in rows]
-    replace_file(path, "\n".join([VERSION, str(len(lines)), *lines]) + "\n")
+    text = "\n".join([VERSION, str(len(lines)), *lines]) + "\n"
+    if durable:
+        replace_file(path, text)
+    else:
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_text(text)
+        temporary.replace(path)
 
 
 def read_rows(path: Path, columns: int) -> list[list[str]]:

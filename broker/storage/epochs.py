@@ -60,7 +60,7 @@ class EpochCache:
         place = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[place - 1].epoch if place else NO_EPOCH
 
-    def assign(self, epoch: int, start_offset: int) -> bool:
+    def assign(self, epoch: int, start_offset: int, *, durable: bool = True) -> bool:
         """Note that ``epoch`` writes from ``start_offset`` on; False if that was known. Epochs never go back."""
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}")
@@ -70,7 +70,7 @@ class EpochCache:
             raise ValueError(f"epoch {epoch} at offset {start_offset} comes after {self._entries[-1]}")
         # Epochs that wrote nothing before this one began hold no records: the new one takes their place.
         kept = [entry for entry in self._entries if entry.start_offset < start_offset]
-        self._replace([*kept, EpochStart(epoch, start_offset)])
+        self._replace([*kept, EpochStart(epoch, start_offset)], durable=durable)
         return True
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
@@ -111,9 +111,9 @@ class EpochCache:
         """Take over entries that were read from the batches themselves, after the file was lost."""
         self._replace(entries)
 
-    def _replace(self, entries: list[EpochStart]) -> None:
+    def _replace(self, entries: list[EpochStart], *, durable: bool = True) -> None:
         # The file first: if writing fails, memory still says what the disk says.
-        write_rows(self.path, entries)
+        write_rows(self.path, entries, durable=durable)
         self._entries = entries
 
 

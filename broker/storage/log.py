@@ -138,7 +138,8 @@ class Log:
                 f"leader epoch {epoch} is older than {self._epochs.latest_epoch}, which the log holds"
             )
         with self._disk("assigning an epoch"):
-            self._epochs.assign(epoch, self.log_end_offset)
+            # An empty log has nothing that this could be needed for after a power cut; there are many new ones at once.
+            self._epochs.assign(epoch, self.log_end_offset, durable=bool(self.size))
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest known epoch <= ``epoch``, where its records end); (-1, -1) if the log knows nothing of it."""

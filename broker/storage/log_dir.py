@@ -125,6 +125,10 @@ class LogDir:
             )
         return log
 
+    def sync(self) -> None:
+        """Make the folders of new logs durable. Slow; once for all that were made together."""
+        sync_folder(self.folder)
+
     def delete_log(self, partition: TopicPartition) -> Path:
         """Take a log out of service. Gives the folder that holds its files now, for ``remove_folder``."""
         log = self.logs.pop(partition)

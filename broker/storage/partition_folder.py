@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ottla.broker.storage.checkpoint_file import replace_file, sync_folder
+from ottla.broker.storage.checkpoint_file import replace_file
 from ottla.broker.storage.segment_files import base_offsets
 from ottla.wire.errors import InconsistentTopicId, InvalidTopic
 from ottla.wire.names import PARTITIONS_MAX, TopicPartition, check_topic_name
@@ -37,15 +37,16 @@ def read_topic_id(folder: Path) -> str | None:
 
 
 def claim_folder(folder: Path, topic_id: str) -> None:
-    """Make ``folder`` one of this topic, creating it if need be. InconsistentTopicId if it is another topic's."""
-    if not folder.exists():
-        folder.mkdir(parents=True)
-        sync_folder(folder.parent)
+    """Make ``folder`` one of this topic, creating it if need be. InconsistentTopicId if it is another topic's.
+
+    The names of new files are synced with the first flush of the log, that of a new folder by ``LogDir.sync``.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
     found = read_topic_id(folder)
     if found is None and base_offsets(folder):
         raise InconsistentTopicId(f"{folder} holds records but no {METADATA_FILE} that says of which topic")
     if found is None:
-        replace_file(folder / METADATA_FILE, f"version: 0\ntopic_id: {topic_id}\n")
+        replace_file(folder / METADATA_FILE, f"version: 0\ntopic_id: {topic_id}\n", sync_name=False)
     elif found != topic_id:
         raise InconsistentTopicId(
             f"{folder} holds records of topic id {found}, not {topic_id}",

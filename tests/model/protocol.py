@@ -1,0 +1,492 @@
+"""The replication protocol as a model: three replicas of one partition, ZooKeeper, and a controller that may err.
+
+A state is a tuple of tuples; ``steps`` gives all that may happen next. Everything that the network may do is in it: an
+order of the controller arrives late or never, a fetch arrives when its sender has long moved on, a change of the ISR takes
+effect without the leader learning of it. The controller fences whom it likes and elects when it likes; brokers restart at
+any moment, with or without the end of their log. Where the real code is pure, the model calls it: LeaderState, elect,
+EpochCache. What it takes for granted: a request to ZooKeeper that is lost stays lost (a sync comes before the read that
+settles it), and a broker that loses its tail is not the last in-sync replica that still has everything.
+
+Every rule that makes the protocol safe can be switched off by name (``RULES``); search.py shows what happens then.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ottla.wire.names import NO_EPOCH, NO_LEADER
+from tests.model.real_code import Decision, cache_assign, cache_cut, decision, end_of_epoch, leader_state, with_change
+
+REPLICAS = (0, 1, 2)
+
+RULES = {
+    "shrinkBeforeCas": "a follower that is thrown out counts until ZooKeeper has confirmed it (KIP-497)",
+    "noMaximalIsr": "a follower that is let in counts from the moment of the request (KIP-497)",
+    "unfencedFetch": "a fetch of another leader epoch is refused (KIP-320)",
+    "lenOnly": "a follower cuts its log by leader epochs, not by length (KIP-101)",
+    "blindElect": "an election is a compare-and-set on what was read",
+    "noEpochStart": "a follower joins only with all that its leader had when it began to lead (KAFKA-7128)",
+    "truncToHW": "a follower never cuts its log to its high watermark (KAFKA-1211)",
+    "unfencedTruncate": "a follower cuts its log only at the word of the leader of its own epoch (KIP-320)",
+    "noBounce": "a broker that restarted has failed first (KAFKA-1120)",
+    "noBeCheck": "only the life of a broker that fetched joins the ISR (KIP-903)",
+    "noKip380": "an order meant for an earlier life of a broker is refused (KIP-380)",
+    "keptEligible": "who left the ISR is eligible no more once enough replicas are in sync to commit (I13)",
+    "suspectTail": "a broker that may have lost its tail is not elected while another in-sync replica is known (I14)",
+}
+
+
+class Bounds(NamedTuple):
+    """How far to look: the most leader epochs, records, ISR changes that leaders ask for, fences and restarts, lost tails."""
+
+    epochs: int
+    records: int
+    changes: int
+    lives: int
+    losses: int
+    min_insync: int = 1
+
+
+class Zk(NamedTuple):
+    leader: int
+    epoch: int
+    isr: tuple[int, ...]
+    version: int
+    eligible: tuple[int, ...] = ()
+
+    @property
+    def holders(self) -> frozenset[int]:
+        """Who is known to have all that is committed."""
+        return frozenset((*self.isr, *self.eligible))
+
+
+class Registration(NamedTuple):
+    """/brokers/epochs/<id> and whether /brokers/ids/<id> is there."""
+
+    epoch: int
+    live: bool
+
+
+class Pending(NamedTuple):
+    """A change of the ISR that a leader asked for; ``in_flight`` until ZooKeeper has taken it."""
+
+    members: tuple[int, ...]
+    eligible: tuple[int, ...]
+    joining: int | None
+    joining_epoch: int
+    in_flight: bool
+
+
+class Leading(NamedTuple):
+    start: int
+    isr: tuple[int, ...]
+    eligible: tuple[int, ...]
+    version: int
+    change: Pending | None
+    followers: tuple[tuple[int, int], ...]
+    """The log end offset and broker epoch of each replica, as last fetched in this leader epoch."""
+
+
+class Broker(NamedTuple):
+    broker_epoch: int
+    leader: int
+    epoch: int
+    log: tuple[tuple[int, int], ...]
+    """Records: a number that is never used twice, and the leader epoch."""
+    cache: tuple[tuple[int, int], ...]
+    high_watermark: int
+    leading: Leading | None
+
+
+class Order(NamedTuple):
+    """LeaderAndIsr on its way."""
+
+    to: int
+    broker_epoch: int
+    state: Zk
+
+
+class StaleFetch(NamedTuple):
+    """A fetch that is on its way while its sender has moved on."""
+
+    leader: int
+    sender: int
+    broker_epoch: int
+    epoch: int
+    offset: int
+    last_epoch: int
+
+
+class State(NamedTuple):
+    zk: Zk
+    registered: tuple[Registration, ...]
+    seen: tuple[int, ...]
+    """What the controller believes: the epoch of each live broker, 0 for a dead one."""
+    read: Zk | None
+    """What the controller read some time ago; only an election that is no compare-and-set goes by it."""
+    brokers: tuple[Broker, ...]
+    orders: frozenset[Order]
+    fetches: frozenset[StaleFetch]
+    acked: tuple[tuple[tuple[int, int], int], ...]
+    """Committed records, each with the lowest epoch in which a leader acked it."""
+    suspect: frozenset[int]
+    """In-sync replicas that lost the end of their log in a restart."""
+    appended: int
+    changes: int
+    lives: int
+    losses: int
+
+
+class Violation(Exception):
+    """A promise is broken."""
+
+
+Step = tuple[str, State]
+
+
+class Protocol:
+    """All steps from a state, with some rules off."""
+
+    def __init__(self, bounds: Bounds, off: frozenset[str] = frozenset()) -> None:
+        assert off <= RULES.keys(), off
+        self.bounds = bounds
+        self.off = off
+
+    @property
+    def _min_insync_to_join(self) -> int:
+        return len(REPLICAS) + 1 if "keptEligible" in self.off else self.bounds.min_insync
+
+    def first(self) -> State:
+        """Broker 0 leads in epoch 1, all are in sync, nothing is written."""
+        zk = Zk(0, 1, REPLICAS, 0)
+        leading = Leading(0, REPLICAS, (), 0, None, ((-1, -1),) * len(REPLICAS))
+        brokers = tuple(Broker(1, 0, 1, (), (), 0, None) for _ in REPLICAS)
+        brokers = (brokers[0]._replace(leading=leading, cache=((1, 0),)), *brokers[1:])
+        registered = (Registration(1, True),) * 3
+        return State(zk, registered, (1, 1, 1), None, brokers, frozenset(), frozenset(), (), frozenset(), 0, 0, 0, 0)
+
+    def steps(self, s: State) -> Iterator[Step]:
+        for b in REPLICAS:
+            yield from self._append(s, b)
+            yield from self._fetch(s, b)
+            yield from self._change_isr(s, b)
+            yield from self._lives(s, b)
+            yield from self._controller_sees(s, b)
+        for fetch in s.fetches:
+            yield from self._stale_fetch(s, fetch)
+        for order in s.orders:
+            yield from self._obey(s, order)
+        yield from self._elections(s)
+        yield from self._new_controller(s)
+
+    # --- records -------------------------------------------------------------------------------------------------------
+
+    def _append(self, s: State, b: int) -> Iterator[Step]:
+        broker = s.brokers[b]
+        if broker.leading is not None and s.appended < self.bounds.records:
+            number = s.appended + 1
+            grown = broker._replace(log=(*broker.log, (number, broker.epoch)))
+            yield f"broker {b} appends record {number} in epoch {broker.epoch}", self._advanced(
+                s._replace(appended=number), b, grown
+            )
+
+    def _advanced(self, s: State, b: int, broker: Broker) -> State:
+        """Move the high watermark of a leader; what it covers now is acked."""
+        leading = broker.leading
+        if leading is None:
+            return self._with(s, b, broker)
+        counted = leading
+        if leading.change is not None:
+            if "noMaximalIsr" in self.off and leading.change.joining is not None:
+                counted = leading._replace(change=None)
+            if "shrinkBeforeCas" in self.off and leading.change.joining is None:
+                counted = leading._replace(isr=leading.change.members, change=None)
+        state = leader_state(b, broker.epoch, counted)
+        end = state.committed_end(len(broker.log), self.bounds.min_insync, broker.high_watermark)
+        acked = s.acked
+        for offset in range(end):
+            record = broker.log[offset]
+            if offset == len(acked):
+                acked = (*acked, (record, broker.epoch))
+            elif acked[offset][0] != record:
+                raise Violation(f"broker {b} commits {record} at offset {offset}, where {acked[offset][0]} was acked")
+            elif acked[offset][1] > broker.epoch:
+                acked = (*acked[:offset], (record, broker.epoch), *acked[offset + 1 :])
+        return self._with(s._replace(acked=acked), b, broker._replace(high_watermark=end))
+
+    def _with(self, s: State, b: int, broker: Broker) -> State:
+        """Put a broker in its place, and forget messages that can never matter again."""
+        brokers = (*s.brokers[:b], broker, *s.brokers[b + 1 :])
+        orders, fetches = s.orders, s.fetches
+        if "noKip380" not in self.off:
+            orders = frozenset(order for order in orders if order.to != b or self._matters(order, broker))
+        if "unfencedFetch" not in self.off:
+            fetches = frozenset(fetch for fetch in fetches if fetch.leader != b or broker.epoch <= fetch.epoch)
+        return s._replace(brokers=brokers, orders=orders, fetches=fetches)
+
+    # --- fetches -------------------------------------------------------------------------------------------------------
+
+    def _snapshot(self, f: int, broker: Broker) -> StaleFetch:
+        last = broker.cache[-1][0] if broker.cache else NO_EPOCH
+        return StaleFetch(broker.leader, f, broker.broker_epoch, broker.epoch, len(broker.log), last)
+
+    def _left_behind(self, s: State, f: int) -> State:
+        """A broker moves on; what it asked its leader for may still arrive."""
+        broker = s.brokers[f]
+        if broker.leading is not None or broker.leader in (NO_LEADER, f):
+            return s
+        fetch = self._snapshot(f, broker)
+        if not fetch.offset:
+            return s  # it says nothing
+        if "unfencedFetch" not in self.off and s.brokers[fetch.leader].epoch > fetch.epoch:
+            return s
+        return s._replace(fetches=s.fetches | {fetch})
+
+    def _divergence(self, leader: Broker, fetch: StaleFetch) -> tuple[int, int] | None:
+        """Where a follower's log leaves the leader's, as Partition.fetched_by tells it."""
+        if "lenOnly" in self.off:
+            return (NO_EPOCH, len(leader.log)) if fetch.offset > len(leader.log) else None
+        if fetch.last_epoch == NO_EPOCH:
+            return None
+        epoch, end = end_of_epoch(leader.cache, fetch.last_epoch, len(leader.log))
+        return (epoch, end) if epoch != fetch.last_epoch or end < fetch.offset else None
+
+    def _counted(self, s: State, fetch: StaleFetch) -> State:
+        leader = s.brokers[fetch.leader]
+        assert leader.leading is not None
+        followers = list(leader.leading.followers)
+        followers[fetch.sender] = (fetch.offset, fetch.broker_epoch)
+        return self._advanced(
+            s, fetch.leader, leader._replace(leading=leader.leading._replace(followers=tuple(followers)))
+        )
+
+    def _stale_fetch(self, s: State, fetch: StaleFetch) -> Iterator[Step]:
+        leader = s.brokers[fetch.leader]
+        if leader.leading is None or (leader.epoch != fetch.epoch and "unfencedFetch" not in self.off):
+            return
+        if self._divergence(leader, fetch) is None and fetch.offset <= len(leader.log):
+            yield (
+                f"broker {fetch.leader} gets an old fetch of broker {fetch.sender} epoch {fetch.epoch} offset {fetch.offset}",
+                self._counted(s._replace(fetches=s.fetches - {fetch}), fetch),
+            )
+
+    def _fetch(self, s: State, f: int) -> Iterator[Step]:
+        follower = s.brokers[f]
+        if follower.leading is not None or follower.leader in (NO_LEADER, f):
+            return
+        fetch = self._snapshot(f, follower)
+        leader = s.brokers[fetch.leader]
+        if leader.leading is None:
+            return
+        same = leader.epoch == follower.epoch or "unfencedFetch" in self.off
+        found = self._divergence(leader, fetch)
+        if found is not None:
+            if (same or "unfencedTruncate" in self.off) and (found[0] != NO_EPOCH or "lenOnly" in self.off):
+                cut = self._cut(follower, *found)
+                yield f"broker {f} cuts its log to {len(cut.log)} at the word of broker {fetch.leader}", self._with(s, f, cut)
+            return
+        if not same or fetch.offset > len(leader.log):
+            return
+        counted = self._counted(s, fetch)
+        if fetch.offset or not leader.log:
+            yield f"broker {fetch.leader} counts broker {f} up to {fetch.offset}; the answer is lost", counted
+        taken = self._taken(follower, counted.brokers[fetch.leader])
+        if taken is not None:
+            yield f"broker {f} fetches offset {fetch.offset} of broker {fetch.leader}", self._with(counted, f, taken)
+
+    def _taken(self, follower: Broker, leader: Broker) -> Broker | None:
+        """A follower appends the next record, as Partition.take_fetched does."""
+        log, cache = follower.log, follower.cache
+        if len(log) < len(leader.log):
+            record = leader.log[len(log)]
+            if cache and record[1] < cache[-1][0]:
+                return None  # epochs never go back: the real log refuses too
+            cache = cache_assign(cache, record[1], len(log))
+            log = (*log, record)
+        high_watermark = follower.high_watermark
+        if "truncToHW" in self.off:  # elsewhere a follower's high watermark decides nothing: it may be as old as one likes
+            high_watermark = max(high_watermark, min(leader.high_watermark, len(log)))
+        return follower._replace(log=log, cache=cache, high_watermark=high_watermark)
+
+    def _cut(self, follower: Broker, epoch: int, end: int) -> Broker:
+        """Partition._cut."""
+        if "lenOnly" in self.off:
+            target = end
+        else:
+            own_epoch, own_end = end_of_epoch(follower.cache, epoch, len(follower.log))
+            target = max(0, min(own_end, end) if own_epoch == epoch else own_end)
+        return _shortened(follower, min(target, len(follower.log)))
+
+    # --- orders --------------------------------------------------------------------------------------------------------
+
+    def _matters(self, order: Order, broker: Broker) -> bool:
+        zk = order.state
+        if order.broker_epoch != broker.broker_epoch and "noKip380" not in self.off:
+            return order.broker_epoch > broker.broker_epoch
+        if zk.epoch != broker.epoch:
+            return zk.epoch > broker.epoch
+        # In the same epoch an order changes a follower nothing but the version that it remembers, and that nothing else.
+        if broker.leading is not None:
+            return zk.version > broker.leading.version
+        return zk.leader != broker.leader or zk.leader == order.to
+
+    def _obey(self, s: State, order: Order) -> Iterator[Step]:
+        """Partition.apply, behind the checks of ControlHandlers."""
+        b, zk = order.to, order.state
+        broker = s.brokers[b]
+        if order.broker_epoch != broker.broker_epoch and "noKip380" not in self.off:
+            return
+        if not self._matters(order, broker):
+            return
+        s = self._left_behind(s, b)
+        new_epoch = zk.epoch != broker.epoch
+        told = broker._replace(leader=zk.leader, epoch=zk.epoch)
+        if zk.leader != b:
+            told = told._replace(leading=None)
+            if "truncToHW" in self.off and new_epoch:
+                told = _shortened(told, told.high_watermark)
+        elif told.leading is None or new_epoch:
+            if told.cache and zk.epoch < told.cache[-1][0]:
+                return
+            cache = cache_assign(told.cache, zk.epoch, len(told.log))
+            leading = Leading(len(told.log), zk.isr, zk.eligible, zk.version, None, ((-1, -1),) * len(REPLICAS))
+            told = told._replace(cache=cache, leading=leading)
+        elif zk.version > told.leading.version:
+            told = told._replace(leading=_settled(told.leading, zk))
+        yield (
+            f"broker {b} is told: leader {zk.leader} epoch {zk.epoch} isr {list(zk.isr)} version {zk.version}",
+            self._advanced(s, b, told),
+        )
+
+    # --- the leader changes the ISR ------------------------------------------------------------------------------------
+
+    def _change_isr(self, s: State, b: int) -> Iterator[Step]:
+        broker = s.brokers[b]
+        leading = broker.leading
+        if leading is None:
+            return
+        if leading.change is not None:
+            yield from self._settle(s, b, broker, leading, leading.change)
+            return
+        if s.changes >= self.bounds.changes or leading.version < s.zk.version:
+            return  # the second: such a write is refused, and until then it only counts more replicas
+        s = s._replace(changes=s.changes + 1)
+        for f in REPLICAS:
+            if f == b:
+                continue
+            # "noEpochStart": as if this epoch had begun at the very first record.
+            judged = leading._replace(start=0) if "noEpochStart" in self.off else leading
+            if leader_state(b, broker.epoch, judged).may_join(f, broker.high_watermark):
+                asked = with_change(b, broker.epoch, leading, joining=f, min_insync=self._min_insync_to_join)
+                yield f"broker {b} asks to let broker {f} join", self._advanced(s, b, broker._replace(leading=asked))
+            elif f in leading.isr:
+                asked = with_change(b, broker.epoch, leading, leaving=f, min_insync=self.bounds.min_insync)
+                yield f"broker {b} asks to throw broker {f} out", self._advanced(s, b, broker._replace(leading=asked))
+
+    def _settle(self, s: State, b: int, broker: Broker, leading: Leading, change: Pending) -> Iterator[Step]:
+        possible = change.in_flight and s.zk.version == leading.version and self._lives_hold(s, b, broker, change)
+        if possible:
+            zk = Zk(b, broker.epoch, change.members, s.zk.version + 1, change.eligible)
+            landed = broker._replace(leading=leading._replace(change=change._replace(in_flight=False)))
+            after = self._with(s._replace(zk=zk, suspect=s.suspect & zk.holders), b, landed)
+            yield f"zookeeper takes isr {list(change.members)} of broker {b} version {zk.version}", after
+        if s.zk.epoch == broker.epoch:  # the request has taken effect, or was refused, or was lost
+            known = broker._replace(leading=_settled(leading, s.zk))
+            yield f"broker {b} learns isr {list(s.zk.isr)} version {s.zk.version}", self._advanced(s, b, known)
+
+    def _lives_hold(self, s: State, b: int, broker: Broker, change: Pending) -> bool:
+        """The checks that stand in the multi of an ISR change."""
+        if s.registered[b].epoch != broker.broker_epoch:
+            return False
+        if change.joining is None or "noBeCheck" in self.off:
+            return True
+        return s.registered[change.joining].epoch == change.joining_epoch
+
+    # --- lives ---------------------------------------------------------------------------------------------------------
+
+    def _lives(self, s: State, b: int) -> Iterator[Step]:
+        if s.lives >= self.bounds.lives:
+            return
+        registered, broker = s.registered[b], s.brokers[b]
+        if registered.live and s.seen[b] == registered.epoch:
+            fenced = s._replace(lives=s.lives + 1, seen=_put(s.seen, b, 0))
+            fenced = fenced._replace(registered=_put(s.registered, b, Registration(registered.epoch + 1, False)))
+            yield f"the controller fences broker {b}", fenced
+        new = Registration(registered.epoch + 1, True)
+        after = self._left_behind(s, b)._replace(lives=s.lives + 1, registered=_put(s.registered, b, new))
+        if not registered.live:
+            again = broker._replace(broker_epoch=new.epoch, leader=NO_LEADER, leading=None)
+            yield f"broker {b} notices that it was fenced and registers anew", self._with(after, b, again)
+        restarted = Broker(new.epoch, NO_LEADER, NO_EPOCH, broker.log, broker.cache, 0, None)
+        yield f"broker {b} restarts", self._with(after, b, restarted)
+        others = set(s.zk.isr) - s.suspect - {b}
+        if s.losses < self.bounds.losses and (b not in s.zk.holders or others):
+            suspect = s.suspect | ({b} & s.zk.holders)
+            after = after._replace(losses=s.losses + 1, suspect=suspect)
+            for end in range(len(broker.log)):
+                lost = _shortened(restarted, end)
+                yield f"broker {b} loses power, and its log from {end} on, and restarts", self._with(after, b, lost)
+
+    # --- the controller ------------------------------------------------------------------------------------------------
+
+    def _decision(self, s: State, known: Zk, preferred: int | None = None) -> Decision | None:
+        trusting = "suspectTail" in self.off or "noBounce" in self.off
+        suspect = frozenset() if trusting else frozenset(b for b in s.suspect if s.seen[b])
+        return decision(known, s.seen, suspect, preferred, self.bounds.min_insync)
+
+    def _controller_sees(self, s: State, b: int) -> Iterator[Step]:
+        registered = s.registered[b]
+        if s.seen[b] == registered.epoch:
+            return
+        if s.seen[b] and not ("noBounce" in self.off and registered.live):
+            yield f"the controller sees that broker {b} is gone", s._replace(seen=_put(s.seen, b, 0))
+            return
+        if not registered.live:
+            return
+        if not s.seen[b] and self._decision(s, s.zk) is not None:
+            return  # first the failure is dealt with, then the arrival
+        seen = _put(s.seen, b, registered.epoch)
+        yield f"the controller sees that broker {b} is there", self._told(s._replace(seen=seen), [b])
+
+    def _told(self, s: State, brokers: list[int]) -> State:
+        orders = {Order(b, s.seen[b], s.zk) for b in brokers}
+        kept = {order for order in orders if "noKip380" in self.off or self._matters(order, s.brokers[order.to])}
+        return s._replace(orders=s.orders | kept)
+
+    def _elections(self, s: State) -> Iterator[Step]:
+        known = s.zk
+        if "blindElect" in self.off:
+            if s.read != s.zk:
+                yield "the controller reads the state", s._replace(read=s.zk)
+            known = s.read or s.zk
+        if s.zk.epoch >= self.bounds.epochs:
+            return
+        # Where somebody failed; and a move to a preferred leader, or away from one that shuts down.
+        decided = [self._decision(s, known), *(self._decision(s, known, b) for b in REPLICAS)]
+        for change in dict.fromkeys(change for change in decided if change is not None):
+            if any(s.registered[b].epoch != epoch for b, epoch in change.lives):
+                continue  # the multi checks that the new leader is still in the life that was seen
+            zk = Zk(change.leader, s.zk.epoch + 1, change.isr, s.zk.version + 1, change.eligible)
+            live = [b for b in REPLICAS if s.seen[b]]
+            after = self._told(s._replace(zk=zk, suspect=s.suspect & zk.holders), live)
+            yield f"the controller elects {zk.leader} epoch {zk.epoch} isr {list(zk.isr)} version {zk.version}", after
+
+    def _new_controller(self, s: State) -> Iterator[Step]:
+        """Another controller, or one that lost the race to note a failure: it knows only who is there now."""
+        seen = tuple(registered.epoch if registered.live else 0 for registered in s.registered)
+        if seen != s.seen and "noBounce" not in self.off:
+            after = self._told(s._replace(seen=seen), [b for b in REPLICAS if seen[b]])
+            yield "a new controller reads everything", after
+
+
+def _put(values: tuple[Any, ...], place: int, value: Any) -> tuple[Any, ...]:
+    return (*values[:place], value, *values[place + 1 :])
+
+
+def _shortened(broker: Broker, end: int) -> Broker:
+    return broker._replace(
+        log=broker.log[:end], cache=cache_cut(broker.cache, end), high_watermark=min(broker.high_watermark, end)
+    )
+
+
+def _settled(leading: Leading, zk: Zk) -> Leading:
+    return leading._replace(isr=zk.isr, eligible=zk.eligible, version=zk.version, change=None)

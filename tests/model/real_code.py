@@ -1,0 +1,122 @@
+"""The real code that the model calls, fed with tuples and remembered: the same question comes up many thousand times."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.broker.controller.state import Broker, ControllerState, WriteStates
+from ottla.broker.replication.state import Change, Isr, LeaderState
+from ottla.broker.storage.epochs import EpochCache, EpochStart
+from ottla.wire.requests import BrokerEndpoint
+from ottla.zk.metadata import LoadedTopic, VersionedState
+from ottla.zk.znodes import PartitionStateZnode, TopicZnode
+
+if TYPE_CHECKING:
+    from tests.model.protocol import Leading, Zk
+
+Entries = tuple[tuple[int, int], ...]
+
+
+class CacheInMemory(EpochCache):
+    """The real leader-epoch cache without its file."""
+
+    def _replace(self, entries: list[EpochStart], **_: object) -> None:
+        self._entries = entries
+
+
+def _cache(entries: Entries) -> CacheInMemory:
+    return CacheInMemory(Path(), [EpochStart(*entry) for entry in entries])
+
+
+@lru_cache(maxsize=None)
+def end_of_epoch(entries: Entries, epoch: int, log_end: int) -> tuple[int, int]:
+    return _cache(entries).end_offset_for(epoch, log_end)
+
+
+@lru_cache(maxsize=None)
+def cache_assign(entries: Entries, epoch: int, start: int) -> Entries:
+    cache = _cache(entries)
+    cache.assign(epoch, start)
+    return tuple(tuple(entry) for entry in cache.entries)
+
+
+@lru_cache(maxsize=None)
+def cache_cut(entries: Entries, end: int) -> Entries:
+    cache = _cache(entries)
+    cache.truncate_from_end(end)
+    return tuple(tuple(entry) for entry in cache.entries)
+
+
+@lru_cache(maxsize=None)
+def leader_state(broker: int, epoch: int, leading: "Leading") -> LeaderState:
+    """A real LeaderState that knows what the model's leader knows. Shared: only ask it, never change it."""
+    return _leader_state(broker, epoch, leading)
+
+
+def _leader_state(broker: int, epoch: int, leading: "Leading") -> LeaderState:
+    isr = Isr(leading.isr, leading.version, leading.eligible)
+    state = LeaderState(broker, epoch, leading.start, range(len(leading.followers)), isr, 0.0)
+    for replica, (end, broker_epoch) in enumerate(leading.followers):
+        if replica != broker and end >= 0:
+            state.fetched(replica, end, broker_epoch, end, 0.0)
+    if leading.change is not None:
+        state.change = Change(*leading.change[:4])
+    return state
+
+
+@lru_cache(maxsize=None)
+def with_change(
+    broker: int,
+    epoch: int,
+    leading: "Leading",
+    *,
+    joining: int | None = None,
+    leaving: int | None = None,
+    min_insync: int,
+) -> "Leading":
+    """The same leader after it asked for a change of its ISR."""
+    from tests.model.protocol import Pending
+
+    state = _leader_state(broker, epoch, leading)
+    if joining is not None:
+        change = state.ask_to_join(joining, min_insync)
+    else:
+        assert leaving is not None
+        change = state.ask_to_leave(frozenset({leaving}), min_insync)
+    members = tuple(sorted(change.members))
+    return leading._replace(change=Pending(members, change.eligible, change.joining, change.joining_epoch, True))
+
+
+class Decision(NamedTuple):
+    """What the controller wants to write, and the lives of brokers that it relies on."""
+
+    leader: int
+    isr: tuple[int, ...]
+    eligible: tuple[int, ...]
+    lives: tuple[tuple[int, int], ...]
+
+
+@lru_cache(maxsize=None)
+def decision(
+    zk: "Zk", seen: tuple[int, ...], suspect: frozenset[int], preferred: int | None, min_insync: int
+) -> Decision | None:
+    """What the real controller decides about one partition, for a failure or for a wish; None if it leaves it as it is."""
+    controller = ControllerState(9, 1, min_insync)
+    replicas = tuple(range(len(seen)))
+    if preferred is not None:
+        replicas = (preferred, *(b for b in replicas if b != preferred))
+    brokers = {
+        b: Broker(BrokerEndpoint(b, "host", 9092), epoch, b in suspect) for b, epoch in enumerate(seen) if epoch
+    }
+    state = PartitionStateZnode(zk.leader, zk.epoch, 1, zk.isr, zk.eligible)
+    topic = TopicZnode({0: replicas}, "id")
+    loaded = LoadedTopic("topic", topic, 0, {}, {0: VersionedState(state, zk.version)})
+    actions = controller.loaded(brokers, [loaded], [])
+    if preferred is not None:
+        actions = controller.preferred_leaders()
+    for action in actions:
+        if isinstance(action, WriteStates):
+            (change,) = action.changes
+            found = change.state
+            return Decision(found.leader, found.isr, found.elr, tuple(change.broker_epochs.items()))
+    return None
