@@ -7,7 +7,8 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
-from ottla.broker.controller.control_loop import ControllerPolicy, ControlLoop
+from ottla.broker.controller.control_loop import ControllerPolicy
+from ottla.broker.controller.desk import Desk
 from ottla.broker.controller.election_loop import ElectionLoop
 from ottla.broker.peers import Identity
 from ottla.broker.storage.shutdown_marker import current_boot_id
@@ -58,9 +59,10 @@ class MembershipLoop:
         self._broker = replace(self._broker, host=host, port=port)
 
     @property
-    def controller(self) -> ControlLoop | None:
-        """The controller, if it is this broker."""
-        return self._election.controller if self._election is not None else None
+    def controller(self) -> Desk | None:
+        """The controller's desk, if it is on this broker."""
+        controller = self._election.controller if self._election is not None else None
+        return controller.desk if controller is not None else None
 
     @property
     def unsure(self) -> bool:

@@ -38,7 +38,10 @@ class Api(IntEnum):
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
     INIT_PRODUCER_ID = 22
+    ALTER_CONFIGS = 33
+    CREATE_PARTITIONS = 37
     ELECT_LEADERS = 43
+    ALTER_PARTITION_REASSIGNMENTS = 45
     BROKER_HANDSHAKE = 1000
     WITNESS = 1001
 
@@ -70,6 +73,10 @@ class Failure(Message):
 
     def error(self, **where: str | int | None) -> OttlaError:
         return error_for(self.error_code, self.error_message, **where)
+
+
+class Done(Message):
+    """The answer of a request that has nothing to tell but that it was done."""
 
 
 # --- ApiVersions ---------------------------------------------------------------------------------------------------------
@@ -297,11 +304,38 @@ class DeleteTopicsRequest(Request):
     timeout_ms: int
 
 
+class CreatePartitionsRequest(Request):
+    """Let a topic have more partitions."""
+
+    api = Api.CREATE_PARTITIONS
+    response = Done
+    name: str
+    count: int
+    timeout_ms: int
+
+
+class AlterConfigsRequest(Request):
+    """Replace a topic's settings."""
+
+    api = Api.ALTER_CONFIGS
+    response = Done
+    name: str
+    config: dict[str, str]
+    timeout_ms: int
+
+
+class ReassignRequest(Request):
+    """Move a partition to other brokers."""
+
+    api = Api.ALTER_PARTITION_REASSIGNMENTS
+    response = Done
+    topic: str
+    partition: int
+    replicas: list[int]
+    timeout_ms: int
+
+
 # --- among brokers: handshake and control --------------------------------------------------------------------------------
-
-
-class Done(Message):
-    """The answer of a request that has nothing to tell but that it was done."""
 
 
 class BrokerHandshakeRequest(Request):
@@ -431,6 +465,9 @@ REQUESTS: dict[int, type[Request]] = {
         CreateTopicsRequest,
         DeleteTopicsRequest,
         InitProducerIdRequest,
+        CreatePartitionsRequest,
+        AlterConfigsRequest,
+        ReassignRequest,
         BrokerHandshakeRequest,
         WitnessRequest,
         ControlledShutdownRequest,

@@ -100,6 +100,38 @@ async def _existing(session: ZkSession, term: ControllerTerm, name: str) -> Load
         return None
 
 
+async def add_partitions(
+    session: ZkSession,
+    term: ControllerTerm,
+    name: str,
+    topic: TopicZnode,
+    version: int,
+    *,
+    states: Mapping[int, PartitionStateZnode],
+) -> int:
+    """Write a topic's larger assignment and the first states of its new partitions; gives the topic's new version.
+
+    The states come first: a partition that the assignment does not name yet is nobody's, and can be written again.
+    """
+    operations: list[Operation] = []
+    for partition, state in states.items():
+        for path, data in (
+            (PartitionStateZnode.partition_path(name, partition), b""),
+            (PartitionStateZnode.path(name, partition), state.encode()),
+        ):
+            found = await session.exists(path)
+            operations.append(Create(path, data) if found is None else SetData(path, data, found.version))
+    for chunk in in_chunks(operations):
+        await fenced_multi(session, term, chunk)
+    return await write_topic(session, term, name, topic, version)
+
+
+async def write_topic(session: ZkSession, term: ControllerTerm, name: str, topic: TopicZnode, version: int) -> int:
+    """Write a topic's assignment if it still has this version; gives the new one."""
+    await fenced_multi(session, term, [SetData(TopicZnode.path(name), topic.encode(), version)])
+    return version + 1
+
+
 async def mark_for_deletion(session: ZkSession, term: ControllerTerm, name: str) -> None:
     """Note down that a topic is to be deleted; from here on a crash delays its end but does not prevent it."""
     if await session.exists(TopicZnode.path(name)) is None:

@@ -1,19 +1,24 @@
 """CreateTopics and DeleteTopics: for the controller to do, so any other broker says who that is."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from ottla.broker.api.later import later
 from ottla.net.connection import Connection, Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import InvalidRequest, NotController, OttlaError
+from ottla.wire.names import TopicPartition, check_topic_name
 from ottla.wire.requests import (
+    AlterConfigsRequest,
+    CreatePartitionsRequest,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    Done,
     NewTopic,
+    ReassignRequest,
     TopicResult,
 )
 
@@ -26,6 +31,9 @@ class TopicAuthority(Protocol):
 
     async def create_topic(self, topic: NewTopic, *, validate_only: bool, timeout_s: float) -> str: ...
     async def delete_topic(self, name: str, *, timeout_s: float) -> None: ...
+    async def add_partitions(self, name: str, count: int, *, timeout_s: float) -> None: ...
+    async def set_config(self, name: str, config: Mapping[str, str], *, timeout_s: float) -> None: ...
+    async def move(self, where: TopicPartition, replicas: list[int], *, timeout_s: float) -> None: ...
 
 
 class TopicHandlers:
@@ -61,6 +69,25 @@ class TopicHandlers:
 
         return later(delete_all())
 
+    def add_partitions(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+        request = incoming.message
+        assert isinstance(request, CreatePartitionsRequest)
+        timeout_s = _timeout_s(request.timeout_ms)
+        return later(_done(self._controller(1).add_partitions(request.name, request.count, timeout_s=timeout_s)))
+
+    def set_config(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+        request = incoming.message
+        assert isinstance(request, AlterConfigsRequest)
+        timeout_s = _timeout_s(request.timeout_ms)
+        return later(_done(self._controller(1).set_config(request.name, request.config, timeout_s=timeout_s)))
+
+    def move(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+        request = incoming.message
+        assert isinstance(request, ReassignRequest)
+        where = TopicPartition(check_topic_name(request.topic), request.partition)
+        timeout_s = _timeout_s(request.timeout_ms)
+        return later(_done(self._controller(1).move(where, request.replicas, timeout_s=timeout_s)))
+
     def _controller(self, count: int) -> TopicAuthority:
         if count > TOPICS_MAX:
             raise InvalidRequest(f"{count} topics in one request; at most {TOPICS_MAX}")
@@ -68,6 +95,11 @@ class TopicHandlers:
         if controller is None:
             raise NotController
         return controller
+
+
+async def _done(work: Awaitable[None]) -> Reply:
+    await work
+    return Reply(Done())
 
 
 async def _result(name: str, work: Awaitable[str | None]) -> TopicResult:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ottla.wire.requests import ControlRequest
 from ottla.zk.metadata import PartitionStateChange
+from ottla.zk.znodes import TopicZnode
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,15 @@ class Tell:
 
 
 @dataclass(frozen=True)
+class WriteTopic:
+    """Write a topic's assignment, if nobody else has written it since; report by ``topic_written``."""
+
+    name: str
+    topic: TopicZnode
+    version: int
+
+
+@dataclass(frozen=True)
 class RemoveTopic:
     """Nothing holds the topic's records any more: remove it from ZooKeeper; report by ``topic_removed``."""
 
@@ -35,4 +45,4 @@ class ReadAgain:
     name: str
 
 
-Action = WriteStates | Tell | RemoveTopic | ReadAgain
+Action = WriteStates | WriteTopic | Tell | RemoveTopic | ReadAgain

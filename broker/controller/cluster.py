@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from ottla.wire.names import TopicPartition
 from ottla.wire.requests import BrokerEndpoint, PartitionState, TopicConfig
 from ottla.zk.metadata import LoadedTopic, VersionedState
+from ottla.zk.znodes import TopicZnode
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,39 @@ class Topic:
     config: dict[str, str]
     replicas: dict[int, tuple[int, ...]]
     states: dict[int, VersionedState]
+    version: int = 0
+    """Of the topic's znode."""
+    adding: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    removing: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Partitions that move: replicas that come, and replicas that go once those have caught up."""
     to_delete_on: set[int] = field(default_factory=set)
     """The brokers that still hold records of a topic that is being deleted."""
     deleting: bool = False
 
     @classmethod
     def of(cls, loaded: LoadedTopic) -> "Topic":
-        return cls(loaded.topic.topic_id or "", dict(loaded.config), dict(loaded.topic.partitions), dict(loaded.states))
+        topic = loaded.topic
+        return cls(
+            topic.topic_id or "",
+            dict(loaded.config),
+            dict(topic.partitions),
+            dict(loaded.states),
+            loaded.version,
+            {partition: brokers for partition, brokers in topic.adding_replicas.items() if brokers},
+            {partition: brokers for partition, brokers in topic.removing_replicas.items() if brokers},
+        )
+
+    def znode(self) -> TopicZnode:
+        return TopicZnode(dict(self.replicas), self.topic_id or None, dict(self.adding), dict(self.removing))
+
+    def moving(self) -> list[int]:
+        """The partitions that are being reassigned."""
+        return sorted({*self.adding, *self.removing})
+
+    def target(self, partition: int) -> tuple[int, ...]:
+        """The replicas that a partition will have in the end."""
+        going = self.removing.get(partition, ())
+        return tuple(broker for broker in self.replicas[partition] if broker not in going)
 
     @property
     def unclean_election(self) -> bool:

@@ -3,36 +3,41 @@
 import asyncio
 import logging
 import time
-import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ottla.broker.controller.desk import Desk
 from ottla.broker.controller.fence_budget import FenceBudget
 from ottla.broker.controller.link_loop import Link
-from ottla.broker.controller.placement import check_assignment, place
-from ottla.broker.controller.state import Action, Broker, ControllerState, ReadAgain, RemoveTopic, Tell, WriteStates
+from ottla.broker.controller.state import (
+    Action,
+    Broker,
+    ControllerState,
+    ReadAgain,
+    RemoveTopic,
+    Tell,
+    WriteStates,
+    WriteTopic,
+)
 from ottla.broker.peers import Identity, Probe
-from ottla.broker.storage.log_config import parse_topic_config
 from ottla.wire.errors import (
     NotController,
     OttlaError,
     RequestTimedOut,
     StaleBrokerEpoch,
     StaleControllerEpoch,
-    TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from ottla.wire.names import TopicPartition, check_topic_name
-from ottla.wire.requests import BrokerEndpoint, NewTopic, StopReplicaRequest
+from ottla.wire.requests import BrokerEndpoint, StopReplicaRequest
 from ottla.zk import isr_notifications
 from ottla.zk.election import ControllerTerm
 from ottla.zk.membership import fence, live_brokers
 from ottla.zk.metadata import load_topic, load_topics, write_partition_states
 from ottla.zk.session import ZkSession
-from ottla.zk.topics import create_topic, delete_topic, mark_for_deletion
+from ottla.zk.topics import delete_topic, write_topic
 from ottla.zk.watches import ChildrenWatch
-from ottla.zk.znodes import BrokerZnode, DeleteTopicZnode, PartitionStateZnode, TopicZnode, uuid_to_text
+from ottla.zk.znodes import BrokerZnode, DeleteTopicZnode
 
 logger = logging.getLogger(__name__)
 
@@ -52,11 +57,11 @@ class ControlLoop:
     """``run`` returns when the term is over. Topics are created and deleted through it from any task."""
 
     def __init__(self, session: ZkSession, identity: Identity, term: ControllerTerm, policy: ControllerPolicy) -> None:
-        self._session = session
+        self.session = session
         self._identity = identity
-        self._term = term
+        self.term = term
         self._policy = policy
-        self._state = ControllerState(identity.broker_id, term.epoch, policy.min_insync)
+        self.state = ControllerState(identity.broker_id, term.epoch, policy.min_insync)
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._links: dict[int, Link] = {}
         self._gone: dict[str, list[asyncio.Future[None]]] = {}
@@ -65,12 +70,13 @@ class ControlLoop:
         self._isr_watch = ChildrenWatch(session, isr_notifications.PARENT, self._isr_notified)
         self._fences = FenceBudget()
         self._over = False
+        self.desk = Desk(self)
 
     # --- the term ------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Be the controller until somebody else is, or the session ends."""
-        logger.info("controller term begins epoch=%d", self._term.epoch)
+        logger.info("controller term begins epoch=%d", self.term.epoch)
         try:
             await self._brokers_watch.start()  # watches before reads: what changes while we read is not missed
             await self._deletions_watch.start()
@@ -86,7 +92,7 @@ class ControlLoop:
                     event = self._balance
                 await event()
         except StaleControllerEpoch as error:
-            logger.info("controller term is over epoch=%d error=%s", self._term.epoch, error)
+            logger.info("controller term is over epoch=%d error=%s", self.term.epoch, error)
         finally:
             self._over = True
             await self._brokers_watch.stop()
@@ -94,15 +100,15 @@ class ControlLoop:
             await self._isr_watch.stop()
             for link in self._links.values():
                 await link.close()
-            logger.info("controller term ended epoch=%d", self._term.epoch)
+            logger.info("controller term ended epoch=%d", self.term.epoch)
 
     async def _load(self) -> None:
-        await self._session.sync("/")
-        brokers, topics = await asyncio.gather(self._read_brokers(), load_topics(self._session))
+        await self.session.sync("/")
+        brokers, topics = await asyncio.gather(self._read_brokers(), load_topics(self.session))
         for name, why in topics.malformed.items():
             logger.error("topic ignored topic=%s error=%s", name, why)
         await self._set_links(brokers)
-        await self._act(self._state.loaded(brokers, topics.topics.values(), topics.deleting))
+        await self.act(self.state.loaded(brokers, topics.topics.values(), topics.deleting))
 
     def _put(self, event: Event) -> None:
         self._events.put_nowait(event)
@@ -110,19 +116,19 @@ class ControlLoop:
     # --- events --------------------------------------------------------------------------------------------------------
 
     async def _brokers_changed(self) -> None:
-        await self._session.sync("/")
+        await self.session.sync("/")
         brokers = await self._read_brokers()
-        if brokers == self._state.brokers:
+        if brokers == self.state.brokers:
             return
-        logger.info("brokers changed live=%s before=%s", sorted(brokers), sorted(self._state.brokers))
+        logger.info("brokers changed live=%s before=%s", sorted(brokers), sorted(self.state.brokers))
         await self._set_links(brokers)
-        await self._act(self._state.brokers_seen(brokers))
+        await self.act(self.state.brokers_seen(brokers))
 
     def _suspected(self, broker_id: int, epoch: int, found: Probe) -> None:
         """A link ended and probing did not find the broker alive: if the evidence is good enough, fence it now."""
 
         async def event() -> None:
-            known = self._state.brokers.get(broker_id)
+            known = self.state.brokers.get(broker_id)
             if known is None or known.epoch != epoch:
                 return
             if not found.refused:  # the process may live behind a broken network: ask others, and do not do it often
@@ -134,7 +140,7 @@ class ControlLoop:
                     return
             logger.info("a broker is dead broker=%d epoch=%d refused=%s", broker_id, epoch, found.refused)
             try:
-                await fence(self._session, self._term, broker_id, epoch)
+                await fence(self.session, self.term, broker_id, epoch)
             except StaleBrokerEpoch:
                 pass  # it has a new life already; ZooKeeper tells
             await self._brokers_changed()
@@ -143,8 +149,8 @@ class ControlLoop:
 
     async def _witnessed_dead(self, broker_id: int) -> bool:
         """Whether every other broker that can be asked has lost it too; at least one must say so."""
-        others = [i for i in self._state.brokers if i not in (broker_id, self._identity.broker_id)]
-        if not others and len(self._state.brokers) == 2:
+        others = [i for i in self.state.brokers if i not in (broker_id, self._identity.broker_id)]
+        if not others and len(self.state.brokers) == 2:
             return True  # with two brokers there is no witness; electing is safe all the same
         answers = await asyncio.gather(*(self._ask_witness(i, broker_id) for i in others))
         heard = [answer for answer in answers if answer is not None]
@@ -156,13 +162,13 @@ class ControlLoop:
 
     def _deletions_changed(self, names: list[str]) -> None:
         async def event() -> None:
-            await self._act(self._state.deletions_seen(names))
+            await self.act(self.state.deletions_seen(names))
 
         self._put(event)
 
     def _isr_notified(self, names: list[str]) -> None:
         async def event() -> None:
-            changed = await isr_notifications.take_isr_changes(self._session, names)
+            changed = await isr_notifications.take_isr_changes(self.session, names)
             for topic in sorted({where.topic for where in changed}):
                 await self._read_again(ReadAgain(topic))
 
@@ -171,10 +177,10 @@ class ControlLoop:
 
     async def _balance(self) -> None:
         """Give leadership back to preferred leaders that are in sync again."""
-        await self._act(self._state.preferred_leaders())
+        await self.act(self.state.preferred_leaders())
 
     async def _read_brokers(self) -> dict[int, Broker]:
-        live = await live_brokers(self._session)
+        live = await live_brokers(self.session)
         return {
             i: Broker(
                 BrokerEndpoint(i, found.broker.host, found.broker.port, found.broker.rack), found.broker.broker_epoch
@@ -185,7 +191,7 @@ class ControlLoop:
     async def _set_links(self, brokers: dict[int, Broker]) -> None:
         """A link to every live broker; one to an earlier life of a broker is closed first."""
         for i in list(self._links):
-            if brokers.get(i) != self._state.brokers.get(i):
+            if brokers.get(i) != self.state.brokers.get(i):
                 await self._links.pop(i).close()
         for i, broker in brokers.items():
             if i not in self._links:
@@ -193,34 +199,40 @@ class ControlLoop:
 
     # --- actions -------------------------------------------------------------------------------------------------------
 
-    async def _act(self, actions: list[Action]) -> list[asyncio.Future[bool]]:
+    async def act(self, actions: list[Action]) -> list[asyncio.Future[bool]]:
         """Carry actions out, and what follows from their results; gives the orders that are on their way."""
         told: list[asyncio.Future[bool]] = []
         for action in actions:
             if isinstance(action, Tell):
                 told += self._tell(action)
             elif isinstance(action, WriteStates):
-                results = await write_partition_states(self._session, self._term, action.changes)
+                results = await write_partition_states(self.session, self.term, action.changes)
                 for result in results.values():
                     if isinstance(result, StaleControllerEpoch):
                         raise result
-                told += await self._act(self._state.states_written(action.changes, results))
+                told += await self.act(self.state.states_written(action.changes, results))
+            elif isinstance(action, WriteTopic):
+                told += await self._write_topic(action)
             elif isinstance(action, RemoveTopic):
-                await delete_topic(self._session, self._term, action.name)
-                told += await self._act(self._state.topic_removed(action.name))
+                await delete_topic(self.session, self.term, action.name)
+                told += await self.act(self.state.topic_removed(action.name))
                 for waiter in self._gone.pop(action.name, []):
                     _set(waiter, None)
             else:
                 told += await self._read_again(action)
         return told
 
+    async def _write_topic(self, action: WriteTopic) -> list[asyncio.Future[bool]]:
+        version = await write_topic(self.session, self.term, action.name, action.topic, action.version)
+        return await self.act(self.state.topic_written(action.name, version))
+
     async def _read_again(self, action: ReadAgain) -> list[asyncio.Future[bool]]:
-        await self._session.sync("/")
+        await self.session.sync("/")
         try:
-            loaded = await load_topic(self._session, action.name)
+            loaded = await load_topic(self.session, action.name)
         except UnknownTopicOrPartition:
             return []
-        return await self._act(self._state.topic_read(loaded))
+        return await self.act(self.state.topic_read(loaded))
 
     def _tell(self, action: Tell) -> list[asyncio.Future[bool]]:
         link = self._links.get(action.broker)
@@ -235,98 +247,19 @@ class ControlLoop:
     def _stopped(self, names: set[str], broker: int) -> None:
         async def event() -> None:
             for name in names:
-                await self._act(self._state.replicas_deleted(name, broker))
+                await self.act(self.state.replicas_deleted(name, broker))
 
         self._put(event)
 
-    # --- brokers that leave --------------------------------------------------------------------------------------------
-
-    async def relieve(self, broker_id: int, broker_epoch: int, *, timeout_s: float) -> list[TopicPartition]:
-        """Move leadership away from a broker that is about to stop; gives the partitions that it still leads."""
-
-        async def leave() -> list[asyncio.Future[bool]]:
-            known = self._state.brokers.get(broker_id)
-            if known is None or known.epoch != broker_epoch:
-                raise StaleBrokerEpoch(f"broker {broker_id} of epoch {broker_epoch} is not live")
-            told = await self._act(self._state.broker_leaves(broker_id))
-            return told + await self._act(self._state.relieved(broker_id))
-
-        told = await self._in_turn(leave, timeout_s, f"broker {broker_id} was not relieved")
-        if told:
-            await asyncio.wait(told, timeout=timeout_s)
-        return self._state.led_by(broker_id)
-
-    async def elect_preferred(self, partitions: list[TopicPartition] | None, *, timeout_s: float) -> None:
-        """Give leadership back to preferred leaders now."""
-
-        async def elect() -> list[asyncio.Future[bool]]:
-            return await self._act(self._state.preferred_leaders(partitions))
-
-        told = await self._in_turn(elect, timeout_s, "preferred leaders were not elected")
-        if told:
-            await asyncio.wait(told, timeout=timeout_s)
-
-    # --- topics --------------------------------------------------------------------------------------------------------
-
-    async def create_topic(self, topic: NewTopic, *, validate_only: bool, timeout_s: float) -> str:
-        """Create a topic and wait until all live brokers know it; gives its id."""
-
-        async def create() -> tuple[str, list[asyncio.Future[bool]]]:
-            return await self._create(topic, validate_only)
-
-        topic_id, told = await self._in_turn(create, timeout_s, f"topic {topic.name!r} was not created")
-        if told:
-            await asyncio.wait(told, timeout=timeout_s)
-        return topic_id
-
-    async def delete_topic(self, name: str, *, timeout_s: float) -> None:
-        """Mark a topic for deletion and wait until it is gone; when time is over, it goes on being deleted."""
-        check_topic_name(name)
+    def when_removed(self, topic: str) -> asyncio.Future[None]:
+        """A future that is done when the topic is gone."""
         gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._gone.setdefault(topic, []).append(gone)
+        return gone
 
-        async def mark() -> None:
-            if name not in self._state.topics:
-                raise UnknownTopicOrPartition(f"topic {name!r} does not exist", topic=name)
-            self._gone.setdefault(name, []).append(gone)
-            await mark_for_deletion(self._session, self._term, name)
-            await self._act(self._state.deletions_seen([name]))
+    # --- for others ------------------------------------------------------------------------------------------------------
 
-        await self._in_turn(mark, timeout_s, f"topic {name!r} was not deleted")
-        await asyncio.wait([gone], timeout=timeout_s)
-        if not gone.done():
-            raise RequestTimedOut(
-                f"topic {name!r} is still being deleted: a broker that holds some of it does not answer"
-            )
-        gone.result()
-
-    async def _create(self, new: NewTopic, validate_only: bool) -> tuple[str, list[asyncio.Future[bool]]]:
-        check_topic_name(new.name)
-        if new.name in self._state.topics:
-            raise TopicAlreadyExists(f"topic {new.name!r} exists", topic=new.name)
-        parse_topic_config(new.config)
-        assignment = self._assignment(new)
-        if validate_only:
-            return "", []
-        topic_id = uuid_to_text(uuid.uuid4())
-        topic = TopicZnode({partition: tuple(replicas) for partition, replicas in enumerate(assignment)}, topic_id)
-        states = {
-            partition: PartitionStateZnode(replicas[0], 0, self._term.epoch, tuple(replicas))
-            for partition, replicas in topic.partitions.items()
-        }
-        loaded = await create_topic(self._session, self._term, new.name, topic, states=states, config=new.config)
-        return topic_id, await self._act(self._state.topic_created(loaded))
-
-    def _assignment(self, new: NewTopic) -> list[list[int]]:
-        racks = {i: broker.endpoint.rack for i, broker in self._state.brokers.items()}
-        if new.assignment is not None:
-            assignment = check_assignment(new.assignment, racks)
-        else:
-            # The next topic begins where the last one's partitions ended, so that many small topics spread evenly.
-            start = sum(len(topic.replicas) for topic in self._state.topics.values())
-            assignment = place(new.partitions, new.replication_factor, racks, start)
-        return assignment
-
-    async def _in_turn(self, work: Callable[[], Awaitable[R]], timeout_s: float, otherwise: str) -> R:
+    async def in_turn(self, work: Callable[[], Awaitable[R]], timeout_s: float, otherwise: str) -> R:
         """Do something as an event, and wait here for its result."""
         if self._over:
             raise NotController

@@ -1,6 +1,6 @@
 """The controller's orders, as requests to brokers. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ottla.broker.controller.actions import Action, Tell
 from ottla.broker.controller.cluster import Cluster, Topic
@@ -39,9 +39,12 @@ class Orders:
         topics = self._cluster.configs({where.topic for where in partitions})
         return [self._metadata(broker, topics, states) for broker in self._cluster.brokers]
 
-    def everything(self, brokers: Iterable[int]) -> list[Action]:
-        """Tell brokers all that they lead or follow."""
-        states = [self._cluster.state(where) for where in self._cluster.partitions()]
+    def everything(self, brokers: Iterable[int], but: Collection[TopicPartition]) -> list[Action]:
+        """Tell brokers all that they lead or follow, but for partitions where a replica that lost its tail still counts:
+
+        if such a one led, it would lead again without its tail. They are announced once that is written [I14].
+        """
+        states = [self._cluster.state(where) for where in self._cluster.partitions() if where not in but]
         actions: list[Action] = []
         for broker in brokers:
             actions += self._lead_or_follow(broker, [state for state in states if broker in state.replicas])

@@ -6,7 +6,7 @@ methods below; every one returns the actions that follow from it, in the order i
 
 from collections.abc import Collection, Iterable, Mapping
 
-from ottla.broker.controller.actions import Action, ReadAgain, RemoveTopic, Tell, WriteStates
+from ottla.broker.controller.actions import Action, ReadAgain, RemoveTopic, Tell, WriteStates, WriteTopic
 from ottla.broker.controller.cluster import Broker, Cluster, Topic
 from ottla.broker.controller.election import Leadership, elect
 from ottla.broker.controller.orders import Orders
@@ -16,7 +16,17 @@ from ottla.zk.errors import BadVersion, ConnectionLost
 from ottla.zk.metadata import LoadedTopic, PartitionStateChange, VersionedState
 from ottla.zk.znodes import PartitionStateZnode
 
-__all__ = ["Action", "Broker", "ControllerState", "ReadAgain", "RemoveTopic", "Tell", "Topic", "WriteStates"]
+__all__ = [
+    "Action",
+    "Broker",
+    "ControllerState",
+    "ReadAgain",
+    "RemoveTopic",
+    "Tell",
+    "Topic",
+    "WriteStates",
+    "WriteTopic",
+]
 
 
 class ControllerState:
@@ -52,7 +62,10 @@ class ControllerState:
         actions += self.deletions_seen(deleting)
         self._distrust(self.brokers)
         actions += self._elections()
-        return actions + self._orders.everything(self.brokers)
+        actions += self._orders.everything(self.brokers, but=self._distrusted)
+        for name in self.topics:
+            actions += self._finish_moves(name)  # what the last controller did not get to
+        return actions
 
     def brokers_seen(self, brokers: Mapping[int, Broker]) -> list[Action]:
         """These brokers are registered now. One that has a new epoch failed first, and then came [I10]."""
@@ -70,7 +83,7 @@ class ControllerState:
         actions += self._orders.live_brokers(sorted(self.brokers.keys() - joined))
         self._distrust(joined)
         actions += self._elections()
-        actions += self._orders.everything(sorted(joined))
+        actions += self._orders.everything(sorted(joined), but=self._distrusted)
         for name, topic in self.topics.items():
             if topic.deleting:
                 actions += self._orders.delete_replicas(name, topic, sorted(joined))
@@ -115,11 +128,13 @@ class ControllerState:
                 continue
             if isinstance(result, int):
                 topic.states[change.partition.partition] = VersionedState(change.state, result)
-                self._distrusted.pop(change.partition, None)
+                self._trust_again(change.partition, change.state)
                 written.append(change.partition)
             elif isinstance(result, BadVersion | ConnectionLost):
                 again[change.partition.topic] = None
-        return (self._orders.announce(written) if written else []) + [ReadAgain(name) for name in again]
+        announced = self._orders.announce(written) if written else []
+        # A broker that bounced and was the only one in sync: its failure is written now, and it may lead again.
+        return announced + self._elections(written) + [ReadAgain(name) for name in again]
 
     def topic_read(self, loaded: LoadedTopic) -> list[Action]:
         """A topic as it stands in ZooKeeper now: leaders changed their ISR, or we lost a race and look again."""
@@ -133,7 +148,7 @@ class ControllerState:
         ]
         for where in changed:
             topic.states[where.partition] = loaded.states[where.partition]
-        return self._orders.spread(changed) + self._elections()
+        return self._orders.spread(changed) + self._elections() + self._finish_moves(loaded.name)
 
     def preferred_leaders(self, wanted: Collection[TopicPartition] | None = None) -> list[Action]:
         """Give partitions (all, if none are named) back to the first replica of their assignment where it is in sync."""
@@ -143,9 +158,55 @@ class ControllerState:
             state = topic.states[where.partition].state
             preferred = topic.replicas[where.partition][0]
             able = preferred in state.isr and preferred in self.brokers and preferred not in self._leaving
+            able = able and preferred not in self._distrusted.get(where, ())
             if able and state.leader != preferred and (wanted is None or where in wanted):
                 changes.append(self._change(where, Leadership(preferred, state.isr, state.elr)))
         return [WriteStates(changes)] if changes else []
+
+    # --- moving partitions ---------------------------------------------------------------------------------------------
+
+    def move(self, where: TopicPartition, target: tuple[int, ...]) -> list[Action]:
+        """A partition is to have other replicas. First it has the old and the new ones; see ``_finish_moves``."""
+        topic = self.topics[where.topic]
+        old = topic.target(where.partition)
+        topic.replicas[where.partition] = (*target, *(broker for broker in old if broker not in target))
+        topic.adding[where.partition] = tuple(broker for broker in target if broker not in old)
+        topic.removing[where.partition] = tuple(broker for broker in old if broker not in target)
+        state = topic.states[where.partition].state
+        # The same leader in a new epoch: so it learns of its new followers, and they of it.
+        again = self._change(where, Leadership(state.leader, state.isr, state.elr))
+        return [WriteTopic(where.topic, topic.znode(), topic.version), WriteStates([again])]
+
+    def topic_written(self, name: str, version: int) -> list[Action]:
+        """A topic's assignment stands in ZooKeeper."""
+        if name in self.topics:
+            self.topics[name].version = version
+        return []
+
+    def _finish_moves(self, name: str) -> list[Action]:
+        """Where all new replicas are in sync: they alone remain. ZooKeeper hears of it last, so a crash can be resumed."""
+        topic = self.topics.get(name)
+        if topic is None or topic.deleting:
+            return []
+        actions: list[Action] = []
+        done = [p for p in topic.moving() if set(topic.target(p)) <= set(topic.states[p].state.isr)]
+        for partition in done:
+            where, target = TopicPartition(name, partition), topic.target(partition)
+            state = topic.states[partition].state
+            leader, isr, eligible = elect(target, [i for i in state.isr if i in target], self.brokers)
+            if state.leader in target:
+                leader = state.leader
+            gone = topic.removing.pop(partition, ())
+            topic.adding.pop(partition, None)
+            topic.replicas[partition] = target
+            if (leader, isr, eligible) != (state.leader, state.isr, state.elr):
+                actions.append(WriteStates([self._change(where, Leadership(leader, isr, eligible))]))
+            for broker in gone:
+                if broker in self.brokers:
+                    actions += self._orders.stop(broker, [where], delete=True)
+        if done:
+            actions.append(WriteTopic(name, topic.znode(), topic.version))
+        return actions
 
     # --- topics --------------------------------------------------------------------------------------------------------
 
@@ -209,13 +270,21 @@ class ControllerState:
             if affected := suspects & {*state.isr, *state.elr}:
                 self._distrusted.setdefault(where, set()).update(affected)
 
-    def _elections(self) -> list[Action]:
+    def _trust_again(self, where: TopicPartition, state: PartitionStateZnode) -> None:
+        """Who lost its tail is trusted once it is counted no more, or once it leads and its log is the truth."""
+        left = self._distrusted.pop(where, set()) & {*state.isr, *state.elr}
+        if left and state.leader not in left:
+            self._distrusted[where] = left
+
+    def _elections(self, among: Collection[TopicPartition] | None = None) -> list[Action]:
         """New leaders where the old one is gone, where there was none, or where somebody in the ISR cannot be counted on."""
         changes = []
         able = self.brokers.keys() - self._leaving
         for where in self._cluster.partitions():
             topic = self.topics[where.topic]
             state = topic.states[where.partition].state
+            if among is not None and where not in among:
+                continue
             settled = state.leader in able and all(broker in able for broker in state.isr)
             if settled and where not in self._distrusted:
                 continue
@@ -239,7 +308,7 @@ class ControllerState:
             min_insync=topic.min_insync(self._default_min_insync),
             unclean=topic.unclean_election,
         )
-        if decided.leader == NO_LEADER and state.leader in self.brokers and state.leader in state.isr:
+        if decided.leader == NO_LEADER and state.leader in self._leaving and state.leader in state.isr:
             return Leadership(state.leader, state.isr, state.elr)  # it leaves, but nobody else can lead: it stays
         return decided
 

@@ -428,10 +428,14 @@ class Protocol:
 
     # --- the controller ------------------------------------------------------------------------------------------------
 
+    def _distrusted(self, s: State) -> frozenset[int]:
+        """Who the controller knows to have lost its tail."""
+        if "suspectTail" in self.off or "noBounce" in self.off:
+            return frozenset()
+        return frozenset(b for b in s.suspect if s.seen[b])
+
     def _decision(self, s: State, known: Zk, preferred: int | None = None) -> Decision | None:
-        trusting = "suspectTail" in self.off or "noBounce" in self.off
-        suspect = frozenset() if trusting else frozenset(b for b in s.suspect if s.seen[b])
-        return decision(known, s.seen, suspect, preferred, self.bounds.min_insync)
+        return decision(known, s.seen, self._distrusted(s), preferred, self.bounds.min_insync)
 
     def _controller_sees(self, s: State, b: int) -> Iterator[Step]:
         registered = s.registered[b]
@@ -445,12 +449,16 @@ class Protocol:
         if not s.seen[b] and self._decision(s, s.zk) is not None:
             return  # first the failure is dealt with, then the arrival
         seen = _put(s.seen, b, registered.epoch)
-        yield f"the controller sees that broker {b} is there", self._told(s._replace(seen=seen), [b])
+        yield f"the controller sees that broker {b} is there", self._told_again(s._replace(seen=seen), [b])
 
     def _told(self, s: State, brokers: list[int]) -> State:
         orders = {Order(b, s.seen[b], s.zk) for b in brokers}
         kept = {order for order in orders if "noKip380" in self.off or self._matters(order, s.brokers[order.to])}
         return s._replace(orders=s.orders | kept)
+
+    def _told_again(self, s: State, brokers: list[int]) -> State:
+        """What arrives is told what stands, unless a replica without its tail is still counted: that is written first."""
+        return s if self._distrusted(s) else self._told(s, brokers)
 
     def _elections(self, s: State) -> Iterator[Step]:
         known = s.zk
@@ -474,7 +482,7 @@ class Protocol:
         """Another controller, or one that lost the race to note a failure: it knows only who is there now."""
         seen = tuple(registered.epoch if registered.live else 0 for registered in s.registered)
         if seen != s.seen and "noBounce" not in self.off:
-            after = self._told(s._replace(seen=seen), [b for b in REPLICAS if seen[b]])
+            after = self._told_again(s._replace(seen=seen), [b for b in REPLICAS if seen[b]])
             yield "a new controller reads everything", after
 
 
