@@ -35,6 +35,9 @@ RULES = {
 }
 
 
+NOTHING: frozenset[Any] = frozenset()
+
+
 class Bounds(NamedTuple):
     """How far to look: the most leader epochs, records, ISR changes that leaders ask for, fences and restarts, lost tails."""
 
@@ -44,6 +47,8 @@ class Bounds(NamedTuple):
     lives: int
     losses: int
     min_insync: int = 1
+    isr: tuple[int, ...] = (0, 1, 2)
+    """Who is in sync in the beginning."""
 
 
 class Zk(NamedTuple):
@@ -126,6 +131,8 @@ class State(NamedTuple):
     brokers: tuple[Broker, ...]
     orders: frozenset[Order]
     fetches: frozenset[StaleFetch]
+    answers: frozenset[tuple[int, int, int]]
+    """(follower, epoch, end): where a leader told a follower to cut, still on its way; only where such are not fenced."""
     acked: tuple[tuple[tuple[int, int], int], ...]
     """Committed records, each with the lowest epoch in which a leader acked it."""
     suspect: frozenset[int]
@@ -157,12 +164,12 @@ class Protocol:
 
     def first(self) -> State:
         """Broker 0 leads in epoch 1, all are in sync, nothing is written."""
-        zk = Zk(0, 1, REPLICAS, 0)
-        leading = Leading(0, REPLICAS, (), 0, None, ((-1, -1),) * len(REPLICAS))
+        zk = Zk(0, 1, self.bounds.isr, 0)
+        leading = Leading(0, zk.isr, (), 0, None, ((-1, -1),) * len(REPLICAS))
         brokers = tuple(Broker(1, 0, 1, (), (), 0, None) for _ in REPLICAS)
         brokers = (brokers[0]._replace(leading=leading, cache=((1, 0),)), *brokers[1:])
         registered = (Registration(1, True),) * 3
-        return State(zk, registered, (1, 1, 1), None, brokers, frozenset(), frozenset(), (), frozenset(), 0, 0, 0, 0)
+        return State(zk, registered, (1, 1, 1), None, brokers, NOTHING, NOTHING, NOTHING, (), NOTHING, 0, 0, 0, 0)
 
     def steps(self, s: State) -> Iterator[Step]:
         for b in REPLICAS:
@@ -173,6 +180,8 @@ class Protocol:
             yield from self._controller_sees(s, b)
         for fetch in s.fetches:
             yield from self._stale_fetch(s, fetch)
+        for answer in s.answers:
+            yield from self._late_answer(s, answer)
         for order in s.orders:
             yield from self._obey(s, order)
         yield from self._elections(s)
@@ -282,16 +291,26 @@ class Protocol:
         if found is not None:
             if (same or "unfencedTruncate" in self.off) and (found[0] != NO_EPOCH or "lenOnly" in self.off):
                 cut = self._cut(follower, *found)
-                yield f"broker {f} cuts its log to {len(cut.log)} at the word of broker {fetch.leader}", self._with(s, f, cut)
+                label = f"broker {f} cuts its log to {len(cut.log)} at the word of broker {fetch.leader}"
+                yield label, self._with(s, f, cut)
+                if "unfencedTruncate" in self.off:
+                    yield f"{label}; this is on its way", s._replace(answers=s.answers | {(f, *found)})
             return
         if not same or fetch.offset > len(leader.log):
             return
         counted = self._counted(s, fetch)
-        if fetch.offset or not leader.log:
+        if fetch.offset or f not in leader.leading.isr:  # a member that has nothing: the leader knows no more than before
             yield f"broker {fetch.leader} counts broker {f} up to {fetch.offset}; the answer is lost", counted
         taken = self._taken(follower, counted.brokers[fetch.leader])
         if taken is not None:
             yield f"broker {f} fetches offset {fetch.offset} of broker {fetch.leader}", self._with(counted, f, taken)
+
+    def _late_answer(self, s: State, answer: tuple[int, int, int]) -> Iterator[Step]:
+        f, epoch, end = answer
+        if s.brokers[f].leading is None:
+            cut = self._cut(s.brokers[f], epoch, end)
+            after = self._with(s._replace(answers=s.answers - {answer}), f, cut)
+            yield f"broker {f} cuts its log to {len(cut.log)} as it was told long ago", after
 
     def _taken(self, follower: Broker, leader: Broker) -> Broker | None:
         """A follower appends the next record, as Partition.take_fetched does."""

@@ -1,0 +1,76 @@
+"""The protocol keeps its promises with all rules on, and breaks one of them with any rule off.
+
+``pytest tests/model -s`` prints the number of states, and how each rule's absence loses a record, step by step.
+"""
+
+import pytest
+
+from tests.model.protocol import RULES, Bounds, Protocol
+from tests.model.search import search
+
+TWO = (0, 1)
+
+ALL_OF_IT = {
+    "three leader changes": Bounds(4, 1, 0, 0, 0),
+    "two records, two leader changes": Bounds(3, 2, 0, 0, 0),
+    "an isr change, two leader changes": Bounds(3, 1, 1, 0, 0, isr=TWO),
+    "two isr changes, a leader change": Bounds(2, 1, 2, 0, 0, isr=TWO),
+    "a restart that loses the tail": Bounds(3, 1, 0, 1, 1),
+    "a join and a restart that loses the tail": Bounds(2, 1, 1, 1, 1, isr=TWO),
+}
+
+DEEP = {
+    "two records, two isr changes": Bounds(3, 2, 2, 0, 0),
+    "an isr change and two restarts that lose the tail": Bounds(3, 1, 1, 2, 2),
+    "min.insync.replicas 2, eligible leaders": Bounds(4, 1, 2, 2, 1, min_insync=2, isr=TWO),
+}
+
+WHERE_IT_SHOWS = {
+    "shrinkBeforeCas": Bounds(2, 1, 1, 0, 0),
+    "noMaximalIsr": Bounds(2, 1, 1, 0, 0, isr=TWO),
+    "unfencedFetch": Bounds(4, 1, 0, 0, 0),
+    "lenOnly": Bounds(3, 2, 0, 0, 0),
+    "blindElect": Bounds(2, 1, 1, 0, 0),
+    "noEpochStart": Bounds(3, 1, 1, 0, 0, isr=TWO),
+    "truncToHW": Bounds(3, 1, 0, 0, 0),
+    "unfencedTruncate": Bounds(4, 1, 0, 0, 0),
+    "noBounce": Bounds(2, 1, 0, 1, 1),
+    "noBeCheck": Bounds(2, 1, 1, 1, 1, isr=TWO),
+    "noKip380": Bounds(3, 1, 0, 1, 1),
+    "keptEligible": Bounds(4, 1, 1, 2, 0, min_insync=2, isr=TWO),
+    "suspectTail": Bounds(2, 1, 0, 1, 1),
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("bounds", ALL_OF_IT.values(), ids=ALL_OF_IT.keys())
+def test_with_all_rules_no_acked_record_is_ever_lost(bounds):
+    found = search(Protocol(bounds), states_max=2_000_000)
+    print(f"\n{bounds}: {found}")
+    assert not found.broken, found
+    assert found.exhausted, found
+    assert found.states > 1000  # or the model has come to a standstill and proves nothing
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("bounds", DEEP.values(), ids=DEEP.keys())
+def test_with_all_rules_no_acked_record_is_lost_in_a_long_search_either(bounds):
+    found = search(Protocol(bounds), states_max=6_000_000)
+    print(f"\n{bounds}: {found}")
+    assert not found.broken, found
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("rule", RULES)
+def test_without_this_rule_an_acked_record_is_lost(rule):
+    found = search(Protocol(WHERE_IT_SHOWS[rule], frozenset({rule})), states_max=400_000)
+    print(f"\nwithout the rule that {RULES[rule]}: {found}")
+    assert found.broken, f"{rule} off and nothing lost: {found}"
+    assert len(found.trace) > 3
+
+
+def test_a_search_that_is_cut_short_says_so():
+    found = search(Protocol(Bounds(4, 1, 0, 0, 0)), states_max=100)
+    assert not found.exhausted
+    assert not found.broken
