@@ -61,8 +61,9 @@ class Probe(NamedTuple):
 
     refused: bool
     """The machine lives and nobody listens there: the process is gone."""
+    answered: bool = False
     epoch: int = NO_EPOCH
-    """Which life of the broker answered; NO_EPOCH if none did."""
+    """Which life of the broker answered; NO_EPOCH if none did, or one that is not registered yet."""
 
 
 async def probe(broker: BrokerEndpoint) -> Probe:
@@ -75,6 +76,6 @@ async def probe(broker: BrokerEndpoint) -> Probe:
         return Probe(refused=False)
     peer = channel.peer
     await channel.close()
-    return Probe(
-        refused=False, epoch=peer.broker_epoch if peer is not None and peer.broker_id == broker.id else NO_EPOCH
-    )
+    if peer is None or peer.broker_id != broker.id:
+        return Probe(refused=True)  # somebody else has its address by now
+    return Probe(refused=False, answered=True, epoch=peer.broker_epoch)

@@ -10,7 +10,6 @@ from ottla.broker.replication.partitions import Partitions
 from ottla.net.connection import Connection, Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import BrokerNotAvailable, ClusterAuthorizationFailed, StaleBrokerEpoch, StaleControllerEpoch
-from ottla.wire.names import NO_EPOCH
 from ottla.wire.requests import (
     BrokerHandshakeRequest,
     ControlRequest,
@@ -57,7 +56,7 @@ class ControlHandlers:
     async def _knock(self, broker_id: int) -> Reply:
         endpoint = self._view.endpoint(broker_id)
         found = await probe(endpoint) if endpoint is not None else None
-        return Reply(WitnessResponse(found is not None and found.epoch != NO_EPOCH))
+        return Reply(WitnessResponse(found is not None and found.answered))
 
     def leader_and_isr(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
         request = incoming.message

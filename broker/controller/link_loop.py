@@ -99,7 +99,8 @@ class Link:
                     logger.warning("an order was refused broker=%d api=%s error=%s", self._to.id, order.api.name, error)
                     return False
                 logger.info("an order was not heard broker=%d api=%s error=%s", self._to.id, order.api.name, error)
-                await channel.close()
+                if isinstance(error, ClientTimeout) or not channel.usable:
+                    await channel.close()
             await asyncio.sleep(wait_s)
         return False
 
@@ -121,8 +122,8 @@ class Link:
             except OttlaError:
                 pass
             found = await probe(self._to)
-            if found.epoch != self._epoch:
-                # Nobody listens, or nobody answers, or another life of the broker does: this life's fate must be settled.
+            if not found.answered or found.epoch > self._epoch:
+                # Nobody listens, or nobody answers, or a later life of the broker does: this life's fate must be settled.
                 self._on_evidence(self._to.id, self._epoch, found)
             await asyncio.sleep(wait_s)
 

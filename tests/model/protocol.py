@@ -49,6 +49,7 @@ class Bounds(NamedTuple):
     min_insync: int = 1
     isr: tuple[int, ...] = (0, 1, 2)
     """Who is in sync in the beginning."""
+    eligible: tuple[int, ...] = ()
 
 
 class Zk(NamedTuple):
@@ -164,8 +165,8 @@ class Protocol:
 
     def first(self) -> State:
         """Broker 0 leads in epoch 1, all are in sync, nothing is written."""
-        zk = Zk(0, 1, self.bounds.isr, 0)
-        leading = Leading(0, zk.isr, (), 0, None, ((-1, -1),) * len(REPLICAS))
+        zk = Zk(0, 1, self.bounds.isr, 0, self.bounds.eligible)
+        leading = Leading(0, zk.isr, zk.eligible, 0, None, ((-1, -1),) * len(REPLICAS))
         brokers = tuple(Broker(1, 0, 1, (), (), 0, None) for _ in REPLICAS)
         brokers = (brokers[0]._replace(leading=leading, cache=((1, 0),)), *brokers[1:])
         registered = (Registration(1, True),) * 3

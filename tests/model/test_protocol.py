@@ -16,6 +16,7 @@ ALL_OF_IT = {
     "an isr change, two leader changes": Bounds(3, 1, 1, 0, 0, isr=TWO),
     "two isr changes, a leader change": Bounds(2, 1, 2, 0, 0, isr=TWO),
     "a restart that loses the tail": Bounds(3, 1, 0, 1, 1),
+    "eligible leaders, a join and two fences": Bounds(2, 1, 1, 2, 0, min_insync=2, isr=(0,), eligible=(1,)),
     "a join and a restart that loses the tail": Bounds(2, 1, 1, 1, 1, isr=TWO),
 }
 
@@ -37,7 +38,7 @@ WHERE_IT_SHOWS = {
     "noBounce": Bounds(2, 1, 0, 1, 1),
     "noBeCheck": Bounds(2, 1, 1, 1, 1, isr=TWO),
     "noKip380": Bounds(3, 1, 0, 1, 1),
-    "keptEligible": Bounds(4, 1, 1, 2, 0, min_insync=2, isr=TWO),
+    "keptEligible": Bounds(2, 1, 1, 2, 0, min_insync=2, isr=(0,), eligible=(1,)),
     "suspectTail": Bounds(2, 1, 0, 1, 1),
 }
 

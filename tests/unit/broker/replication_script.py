@@ -1,0 +1,83 @@
+"""Commands that drive a real LeaderState; see tests/cases/replication."""
+
+from ottla.broker.replication.state import Change, Isr, LeaderState
+from tests.support.transcripts import Command, listed
+
+LAG_S = 10.0
+BROKER = 1
+
+
+class ReplicationScript:
+    """Broker 1 leads. Time stands still unless the script says ``at``."""
+
+    def __init__(self) -> None:
+        self.state = LeaderState(BROKER, 0, 0, (), Isr((), 0), 0.0)
+        self.end = self.high_watermark = 0
+        self.now = 0.0
+        self.min_insync = 1
+
+    def run(self, command: Command) -> list[str]:
+        out: list[str] = getattr(self, f"do_{command.name}")(command)
+        return out
+
+    def do_lead(self, command: Command) -> list[str]:
+        """lead epoch= replicas= isr= [end=] [hw=] [min=] [elr=]: an epoch begins."""
+        self.end = int(command.options.get("end", "0"))
+        self.high_watermark = int(command.options.get("hw", "0"))
+        self.min_insync = int(command.options.get("min", "1"))
+        isr = Isr(command.numbers("isr"), 7, command.numbers("elr"))
+        epoch = int(command.options["epoch"])
+        self.state = LeaderState(BROKER, epoch, self.end, command.numbers("replicas"), isr, self.now)
+        return self._watermark()
+
+    def do_append(self, command: Command) -> list[str]:
+        self.end += int(command.words[0])
+        return [f"log end {self.end}", *self._watermark()]
+
+    def do_at(self, command: Command) -> list[str]:
+        """at <second>: time goes on."""
+        self.now = float(command.words[0])
+        return []
+
+    def do_fetch(self, command: Command) -> list[str]:
+        """fetch <broker> <offset> [life=<broker epoch>]: a follower asks for what comes next."""
+        replica, offset = int(command.words[0]), int(command.words[1])
+        self.state.fetched(replica, offset, int(command.options.get("life", "1")), self.end, self.now)
+        out = self._watermark()
+        if self.state.may_join(replica, self.high_watermark):
+            out.append(f"broker {replica} may join")
+        return out
+
+    def do_join(self, command: Command) -> list[str]:
+        replica = int(command.words[0])
+        if not self.state.may_join(replica, self.high_watermark):
+            return [f"broker {replica} may not join"]
+        return self._asked(self.state.ask_to_join(replica, self.min_insync))
+
+    def do_check(self, command: Command) -> list[str]:
+        """Who is behind, as the isr loop looks every now and then."""
+        return [f"behind {listed(sorted(self.state.laggards(self.end, self.now, LAG_S)))}"]
+
+    def do_leave(self, command: Command) -> list[str]:
+        laggards = self.state.laggards(self.end, self.now, LAG_S)
+        return self._asked(self.state.ask_to_leave(laggards, self.min_insync))
+
+    def do_settled(self, command: Command) -> list[str]:
+        """settled [isr=] [elr=]: ZooKeeper's truth is known; without an ISR, the change took effect."""
+        change = self.state.change
+        members = command.numbers("isr") or (change.members if change is not None else ())
+        eligible = command.numbers("elr") or (change.eligible if change is not None else ())
+        self.state.settled(Isr(members, self.state.isr.version + 1, eligible))
+        return self._watermark()
+
+    def _asked(self, change: Change) -> list[str]:
+        life = f" of life {change.joining_epoch}" if change.joining is not None else ""
+        eligible = f" eligible {listed(change.eligible)}" if change.eligible else ""
+        return [f"asks for isr {listed(change.members)}{eligible}{life}", *self._watermark()]
+
+    def _watermark(self) -> list[str]:
+        before = self.high_watermark
+        self.high_watermark = self.state.committed_end(self.end, self.min_insync, before)
+        counted = listed(sorted(self.state.effective_isr))
+        moved = f"{before} -> {self.high_watermark}" if before != self.high_watermark else str(before)
+        return [f"high watermark {moved}, counting {counted}"]
