@@ -1,4 +1,4 @@
-"""``python -m ottla.bench.failover``: how long a partition is without a leader that acknowledges, after ``kill -9`` and SIGSTOP."""
+"""``python -m ottla.bench.failover``: how long a partition cannot acknowledge after ``kill -9`` or SIGSTOP of its leader."""
 
 import argparse
 import json

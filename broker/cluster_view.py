@@ -2,16 +2,11 @@
 
 from collections.abc import Iterable
 
+from ottla.wire.control import TopicConfig, UpdateMetadataRequest
 from ottla.wire.errors import UnknownTopicOrPartition
+from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import NO_EPOCH, NO_LEADER
-from ottla.wire.requests import (
-    BrokerEndpoint,
-    MetadataResponse,
-    PartitionMetadata,
-    TopicConfig,
-    TopicMetadata,
-    UpdateMetadataRequest,
-)
+from ottla.wire.requests import MetadataResponse, PartitionMetadata, TopicMetadata
 
 
 class ClusterView:

@@ -14,7 +14,7 @@ from ottla.broker.peers import Identity
 from ottla.broker.storage.shutdown_marker import current_boot_id
 from ottla.net.retry import backoff
 from ottla.wire.errors import OttlaError
-from ottla.wire.requests import BrokerEndpoint
+from ottla.wire.messages import BrokerEndpoint
 from ottla.zk.membership import register
 from ottla.zk.operations import Stat
 from ottla.zk.session import ZkSession

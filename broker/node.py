@@ -34,8 +34,8 @@ from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.log_dir import LogDir
 from ottla.net.connection import Reply
 from ottla.net.server import Server
+from ottla.wire.messages import Api
 from ottla.wire.names import NO_EPOCH, TopicPartition
-from ottla.wire.requests import Api
 from ottla.zk.membership import cluster_id, cluster_secret, ensure_persistent_paths
 from ottla.zk.session import ZkSession
 from ottla.zk.znodes import BrokerZnode

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.net.channel import Channel, connect
+from ottla.wire.control import BrokerHandshakeRequest
 from ottla.wire.errors import NoBrokersAvailable, OttlaError
+from ottla.wire.messages import BrokerEndpoint, Done
 from ottla.wire.names import NO_EPOCH
-from ottla.wire.requests import BrokerEndpoint, BrokerHandshakeRequest, Done
 
 HANDSHAKE_TIMEOUT_S = 5.0
 

@@ -9,10 +9,9 @@ from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig, build
 from ottla.client.offsets import list_offsets
 from ottla.wire.errors import OttlaError, UnknownTopicOrPartition
+from ottla.wire.messages import EARLIEST, LATEST
 from ottla.wire.names import TopicPartition, check_topic_name
 from ottla.wire.requests import (
-    EARLIEST,
-    LATEST,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,

@@ -17,16 +17,9 @@ from ottla.wire.errors import (
     UnknownTopicOrPartition,
     error_for,
 )
+from ottla.wire.messages import BrokerEndpoint, Message, Request
 from ottla.wire.names import TopicPartition, check_topic_name
-from ottla.wire.requests import (
-    BrokerEndpoint,
-    Message,
-    MetadataRequest,
-    MetadataResponse,
-    PartitionMetadata,
-    Request,
-    TopicMetadata,
-)
+from ottla.wire.requests import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
 
 M = TypeVar("M", bound=Message)
 R = TypeVar("R")

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ottla.wire.batch import Codec
 from ottla.wire.errors import ConfigError
-from ottla.wire.requests import ACKS_ALL, ACKS_LEADER, ACKS_NONE
+from ottla.wire.messages import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 
 C = TypeVar("C", bound="ClientConfig")
 

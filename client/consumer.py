@@ -14,8 +14,8 @@ from ottla.client.offsets import list_offsets
 from ottla.client.records import FetchedBatch, Record
 from ottla.client.subscription import UNKNOWN, Subscription
 from ottla.wire.errors import ClientClosed, ClientTimeout, ConfigError
+from ottla.wire.messages import EARLIEST, LATEST
 from ottla.wire.names import TopicPartition
-from ottla.wire.requests import EARLIEST, LATEST
 
 DEFAULT_TIMEOUT_S = 30.0
 BATCHES_BYTES = 4 * 1024 * 1024

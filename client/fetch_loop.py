@@ -11,16 +11,10 @@ from ottla.client.inbox import Inbox
 from ottla.client.offsets import list_offsets
 from ottla.client.subscription import UNKNOWN, Assigned, Subscription
 from ottla.wire.errors import OffsetOutOfRange, OttlaError
+from ottla.wire.messages import EARLIEST, LATEST
 from ottla.wire.names import NO_LEADER, TopicPartition
 from ottla.wire.records import split_batches
-from ottla.wire.requests import (
-    EARLIEST,
-    LATEST,
-    FetchPart,
-    FetchPartResult,
-    FetchRequest,
-    FetchResponse,
-)
+from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
 logger = logging.getLogger(__name__)
 

@@ -24,8 +24,9 @@ from ottla.wire.errors import (
     OttlaError,
     UnknownServerError,
 )
+from ottla.wire.messages import ACKS_NONE
 from ottla.wire.names import NO_LEADER, TopicPartition
-from ottla.wire.requests import ACKS_NONE, ProducePart, ProducePartResult, ProduceRequest, ProduceResponse
+from ottla.wire.requests import ProducePart, ProducePartResult, ProduceRequest, ProduceResponse
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,8 @@ from ottla.wire.errors import (
     RemoteProtocolError,
 )
 from ottla.wire.framing import FRAME_MAX, BufferPool, FrameReader
-from ottla.wire.requests import ApiVersionsRequest, ApiVersionsResponse, Message, Request
+from ottla.wire.messages import Message, Request
+from ottla.wire.requests import ApiVersionsRequest, ApiVersionsResponse
 
 M = TypeVar("M", bound=Message)
 

@@ -24,7 +24,7 @@ from ottla.wire.errors import (
     UnknownServerError,
 )
 from ottla.wire.framing import FRAME_MAX, BufferPool, FrameReader
-from ottla.wire.requests import Message
+from ottla.wire.messages import Message
 
 
 class Reply(NamedTuple):

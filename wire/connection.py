@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from ottla.wire import native
 from ottla.wire.batch import Buffer
 from ottla.wire.errors import OttlaError, RemoteProtocolError
+from ottla.wire.messages import Message
 from ottla.wire.native import IncomingRequest, UnreadableRequest
-from ottla.wire.requests import Message
 
 __all__ = ["IncomingRequest", "UnreadableRequest", "encode_error", "encode_response", "read_request"]
 

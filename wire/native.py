@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from ottla.wire.apis import REQUESTS
 from ottla.wire.batch import Buffer
 from ottla.wire.errors import (
     NO_ERROR,
@@ -26,7 +27,7 @@ from ottla.wire.errors import (
     error_for,
 )
 from ottla.wire.framing import FRAME_MAX, LENGTH
-from ottla.wire.requests import REQUESTS, Message, Request
+from ottla.wire.messages import Message, Request
 
 REQUEST_MARK = 0x96  # msgpack's array of six
 RESPONSE_MARK = 0x95  # msgpack's array of five

@@ -9,17 +9,17 @@ from ottla.broker.peers import Identity, probe, proves
 from ottla.broker.replication.partitions import Partitions
 from ottla.net.connection import Connection, Reply
 from ottla.wire.connection import IncomingRequest
-from ottla.wire.errors import BrokerNotAvailable, ClusterAuthorizationFailed, StaleBrokerEpoch, StaleControllerEpoch
-from ottla.wire.requests import (
+from ottla.wire.control import (
     BrokerHandshakeRequest,
     ControlRequest,
-    Done,
     LeaderAndIsrRequest,
     StopReplicaRequest,
     UpdateMetadataRequest,
     WitnessRequest,
     WitnessResponse,
 )
+from ottla.wire.errors import BrokerNotAvailable, ClusterAuthorizationFailed, StaleBrokerEpoch, StaleControllerEpoch
+from ottla.wire.messages import Done
 
 
 class ControlHandlers:

@@ -10,7 +10,8 @@ from ottla.broker.metrics import Metrics
 from ottla.net.connection import Connection, Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import OttlaError, UnknownServerError, UnsupportedVersion
-from ottla.wire.requests import ACKS_NONE, Api, ProduceRequest
+from ottla.wire.messages import ACKS_NONE, Api
+from ottla.wire.requests import ProduceRequest
 
 logger = logging.getLogger(__name__)
 

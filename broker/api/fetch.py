@@ -14,8 +14,9 @@ from ottla.net.connection import Connection, Reply
 from ottla.wire.batch import Buffer
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import ClusterAuthorizationFailed, OttlaError
+from ottla.wire.messages import CONSUMER
 from ottla.wire.names import TopicPartition
-from ottla.wire.requests import CONSUMER, FetchPart, FetchPartResult, FetchRequest, FetchResponse
+from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
 WAIT_MAX_S = 300.0
 

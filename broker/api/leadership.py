@@ -10,15 +10,10 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.peers import Identity, connect_as_broker
 from ottla.net.connection import Connection, Reply
 from ottla.wire.connection import IncomingRequest
+from ottla.wire.control import ControlledShutdownRequest, ControlledShutdownResponse, ElectLeadersRequest, PartitionName
 from ottla.wire.errors import ClusterAuthorizationFailed, NotController, OttlaError
+from ottla.wire.messages import Done
 from ottla.wire.names import TopicPartition
-from ottla.wire.requests import (
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-    Done,
-    ElectLeadersRequest,
-    PartitionName,
-)
 
 logger = logging.getLogger(__name__)
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.peers import Identity
 from ottla.net.connection import Connection, Reply
+from ottla.wire.apis import API_RANGES
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import BrokerNotAvailable, InvalidRequest, InvalidTopic
 from ottla.wire.names import TOPIC_NAME_MAX, check_topic_name
-from ottla.wire.requests import API_RANGES, ApiVersionsResponse, MetadataRequest, MetadataResponse, TopicMetadata
+from ottla.wire.requests import ApiVersionsResponse, MetadataRequest, MetadataResponse, TopicMetadata
 
 TOPICS_MAX = 10_000
 NONCE_BYTES = 16

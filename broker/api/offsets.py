@@ -9,15 +9,9 @@ from ottla.broker.replication.partitions import Partitions
 from ottla.net.connection import Connection, Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import InvalidRequest, OttlaError
+from ottla.wire.messages import EARLIEST, LATEST
 from ottla.wire.records import RecordBatch, find_offset_by_timestamp
-from ottla.wire.requests import (
-    EARLIEST,
-    LATEST,
-    ListOffsetsPart,
-    ListOffsetsPartResult,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-)
+from ottla.wire.requests import ListOffsetsPart, ListOffsetsPartResult, ListOffsetsRequest, ListOffsetsResponse
 
 DECODED_MAX = 32 * 1024 * 1024
 """The largest batch that is decompressed to look for a time in it: the one thing that makes a broker decode records."""

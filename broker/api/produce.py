@@ -19,16 +19,9 @@ from ottla.wire.errors import (
     OttlaError,
     RequestTimedOut,
 )
+from ottla.wire.messages import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from ottla.wire.names import NO_EPOCH
-from ottla.wire.requests import (
-    ACKS_ALL,
-    ACKS_LEADER,
-    ACKS_NONE,
-    ProducePart,
-    ProducePartResult,
-    ProduceRequest,
-    ProduceResponse,
-)
+from ottla.wire.requests import ProducePart, ProducePartResult, ProduceRequest, ProduceResponse
 
 TIMEOUT_MAX_S = 300.0
 

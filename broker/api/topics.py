@@ -8,6 +8,7 @@ from ottla.broker.api.later import later
 from ottla.net.connection import Connection, Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import InvalidRequest, NotController, OttlaError
+from ottla.wire.messages import Done
 from ottla.wire.names import TopicPartition, check_topic_name
 from ottla.wire.requests import (
     AlterConfigsRequest,
@@ -16,7 +17,6 @@ from ottla.wire.requests import (
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    Done,
     NewTopic,
     ReassignRequest,
     TopicResult,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ottla.wire.requests import ControlRequest
+from ottla.wire.control import ControlRequest
 from ottla.zk.metadata import PartitionStateChange
 from ottla.zk.znodes import TopicZnode
 

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from ottla.wire.control import PartitionState, TopicConfig
+from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
-from ottla.wire.requests import BrokerEndpoint, PartitionState, TopicConfig
 from ottla.zk.metadata import LoadedTopic, VersionedState
 from ottla.zk.znodes import TopicZnode
 

@@ -21,6 +21,7 @@ from ottla.broker.controller.state import (
     WriteTopic,
 )
 from ottla.broker.peers import Identity, Probe
+from ottla.wire.control import StopReplicaRequest
 from ottla.wire.errors import (
     NotController,
     OttlaError,
@@ -29,7 +30,7 @@ from ottla.wire.errors import (
     StaleControllerEpoch,
     UnknownTopicOrPartition,
 )
-from ottla.wire.requests import BrokerEndpoint, StopReplicaRequest
+from ottla.wire.messages import BrokerEndpoint
 from ottla.zk import isr_notifications
 from ottla.zk.election import ControllerTerm
 from ottla.zk.membership import fence, live_brokers

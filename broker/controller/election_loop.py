@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ottla.broker.controller.control_loop import ControllerPolicy, ControlLoop
 from ottla.broker.peers import Identity, probe
 from ottla.wire.errors import OttlaError
-from ottla.wire.requests import BrokerEndpoint
+from ottla.wire.messages import BrokerEndpoint
 from ottla.zk.election import ControllerTerm, OtherController, elect, resign, take_over
 from ottla.zk.session import ZkSession
 from ottla.zk.watches import NodeWatch

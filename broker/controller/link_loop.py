@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ottla.broker.peers import Identity, Probe, connect_as_broker, probe
 from ottla.net.channel import Channel
 from ottla.net.retry import backoff
+from ottla.wire.control import ControlRequest, WitnessRequest, WitnessResponse
 from ottla.wire.errors import (
     ClientTimeout,
     ClusterAuthorizationFailed,
@@ -16,7 +17,8 @@ from ottla.wire.errors import (
     StaleControllerEpoch,
     UnsupportedVersion,
 )
-from ottla.wire.requests import ApiVersionsRequest, BrokerEndpoint, ControlRequest, WitnessRequest, WitnessResponse
+from ottla.wire.messages import BrokerEndpoint
+from ottla.wire.requests import ApiVersionsRequest
 
 logger = logging.getLogger(__name__)
 

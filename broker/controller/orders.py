@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable
 
 from ottla.broker.controller.actions import Action, Tell
 from ottla.broker.controller.cluster import Cluster, Topic
-from ottla.wire.names import TopicPartition
-from ottla.wire.requests import (
+from ottla.wire.control import (
     LeaderAndIsrRequest,
     PartitionState,
     StopReplicaPart,
@@ -13,6 +12,7 @@ from ottla.wire.requests import (
     TopicConfig,
     UpdateMetadataRequest,
 )
+from ottla.wire.names import TopicPartition
 
 
 class Orders:

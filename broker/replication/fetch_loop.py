@@ -11,8 +11,9 @@ from ottla.broker.replication.partition import Partition
 from ottla.net.channel import Channel
 from ottla.net.retry import backoff
 from ottla.wire.errors import OttlaError
+from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
-from ottla.wire.requests import BrokerEndpoint, FetchPart, FetchPartResult, FetchRequest, FetchResponse
+from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ from ottla.broker.replication.state import Isr, LeaderState
 from ottla.broker.storage.incoming import Appended
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import FLUSH_DURABLE
+from ottla.wire.control import PartitionState
 from ottla.wire.errors import (
     FencedLeaderEpoch,
     NotEnoughReplicas,
@@ -19,7 +20,7 @@ from ottla.wire.errors import (
     UnknownLeaderEpoch,
 )
 from ottla.wire.names import NO_EPOCH, NO_LEADER, TopicPartition
-from ottla.wire.requests import FetchPart, FetchPartResult, PartitionState
+from ottla.wire.requests import FetchPart, FetchPartResult
 
 Divergence = tuple[int, int]
 """Where a follower's log leaves the leader's: the epoch that both know, and where it ends at the leader's."""

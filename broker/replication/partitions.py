@@ -11,9 +11,9 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig, parse_topic_config
 from ottla.broker.storage.log_dir import LogDir
+from ottla.wire.control import PartitionState, StopReplicaPart, TopicConfig
 from ottla.wire.errors import InconsistentTopicId, OttlaError, StorageError, UnknownTopicOrPartition
 from ottla.wire.names import TopicPartition
-from ottla.wire.requests import PartitionState, StopReplicaPart, TopicConfig
 
 logger = logging.getLogger(__name__)
 

@@ -195,8 +195,9 @@ class Protocol:
         if broker.leading is not None and s.appended < self.bounds.records:
             number = s.appended + 1
             grown = broker._replace(log=(*broker.log, (number, broker.epoch)))
-            yield f"broker {b} appends record {number} in epoch {broker.epoch}", self._advanced(
-                s._replace(appended=number), b, grown
+            yield (
+                f"broker {b} appends record {number} in epoch {broker.epoch}",
+                self._advanced(s._replace(appended=number), b, grown),
             )
 
     def _advanced(self, s: State, b: int, broker: Broker) -> State:
@@ -300,7 +301,9 @@ class Protocol:
         if not same or fetch.offset > len(leader.log):
             return
         counted = self._counted(s, fetch)
-        if fetch.offset or f not in leader.leading.isr:  # a member that has nothing: the leader knows no more than before
+        if (
+            fetch.offset or f not in leader.leading.isr
+        ):  # a member that has nothing: the leader knows no more than before
             yield f"broker {fetch.leader} counts broker {f} up to {fetch.offset}; the answer is lost", counted
         taken = self._taken(follower, counted.brokers[fetch.leader])
         if taken is not None:
@@ -323,7 +326,9 @@ class Protocol:
             cache = cache_assign(cache, record[1], len(log))
             log = (*log, record)
         high_watermark = follower.high_watermark
-        if "truncToHW" in self.off:  # elsewhere a follower's high watermark decides nothing: it may be as old as one likes
+        if (
+            "truncToHW" in self.off
+        ):  # elsewhere a follower's high watermark decides nothing: it may be as old as one likes
             high_watermark = max(high_watermark, min(leader.high_watermark, len(log)))
         return follower._replace(log=log, cache=cache, high_watermark=high_watermark)
 

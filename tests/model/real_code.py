@@ -1,13 +1,13 @@
 """The real code that the model calls, fed with tuples and remembered: the same question comes up many thousand times."""
 
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.controller.state import Broker, ControllerState, WriteStates
 from ottla.broker.replication.state import Change, Isr, LeaderState
 from ottla.broker.storage.epochs import EpochCache, EpochStart
-from ottla.wire.requests import BrokerEndpoint
+from ottla.wire.messages import BrokerEndpoint
 from ottla.zk.metadata import LoadedTopic, VersionedState
 from ottla.zk.znodes import PartitionStateZnode, TopicZnode
 
@@ -28,26 +28,26 @@ def _cache(entries: Entries) -> CacheInMemory:
     return CacheInMemory(Path(), [EpochStart(*entry) for entry in entries])
 
 
-@lru_cache(maxsize=None)
+@cache
 def end_of_epoch(entries: Entries, epoch: int, log_end: int) -> tuple[int, int]:
     return _cache(entries).end_offset_for(epoch, log_end)
 
 
-@lru_cache(maxsize=None)
+@cache
 def cache_assign(entries: Entries, epoch: int, start: int) -> Entries:
     cache = _cache(entries)
     cache.assign(epoch, start)
     return tuple(tuple(entry) for entry in cache.entries)
 
 
-@lru_cache(maxsize=None)
+@cache
 def cache_cut(entries: Entries, end: int) -> Entries:
     cache = _cache(entries)
     cache.truncate_from_end(end)
     return tuple(tuple(entry) for entry in cache.entries)
 
 
-@lru_cache(maxsize=None)
+@cache
 def leader_state(broker: int, epoch: int, leading: "Leading") -> LeaderState:
     """A real LeaderState that knows what the model's leader knows. Shared: only ask it, never change it."""
     return _leader_state(broker, epoch, leading)
@@ -64,7 +64,7 @@ def _leader_state(broker: int, epoch: int, leading: "Leading") -> LeaderState:
     return state
 
 
-@lru_cache(maxsize=None)
+@cache
 def with_change(
     broker: int,
     epoch: int,
@@ -96,7 +96,7 @@ class Decision(NamedTuple):
     lives: tuple[tuple[int, int], ...]
 
 
-@lru_cache(maxsize=None)
+@cache
 def decision(
     zk: "Zk", seen: tuple[int, ...], suspect: frozenset[int], preferred: int | None, min_insync: int
 ) -> Decision | None:
@@ -105,9 +105,7 @@ def decision(
     replicas = tuple(range(len(seen)))
     if preferred is not None:
         replicas = (preferred, *(b for b in replicas if b != preferred))
-    brokers = {
-        b: Broker(BrokerEndpoint(b, "host", 9092), epoch, b in suspect) for b, epoch in enumerate(seen) if epoch
-    }
+    brokers = {b: Broker(BrokerEndpoint(b, "host", 9092), epoch, b in suspect) for b, epoch in enumerate(seen) if epoch}
     state = PartitionStateZnode(zk.leader, zk.epoch, 1, zk.isr, zk.eligible)
     topic = TopicZnode({0: replicas}, "id")
     loaded = LoadedTopic("topic", topic, 0, {}, {0: VersionedState(state, zk.version)})

@@ -36,7 +36,9 @@ def check(s: State, *, superset: bool) -> str:
             continue
         for offset, (record, epoch) in enumerate(s.acked):
             if epoch <= broker.epoch and (len(broker.log) <= offset or broker.log[offset] != record):
-                return f"broker {b} leads epoch {broker.epoch} without {record}, acked in epoch {epoch} at offset {offset}"
+                return (
+                    f"broker {b} leads epoch {broker.epoch} without {record}, acked in epoch {epoch} at offset {offset}"
+                )
         if superset and broker.epoch == s.zk.epoch:
             effective = leader_state(b, broker.epoch, broker.leading).effective_isr
             if not effective >= set(s.zk.isr):

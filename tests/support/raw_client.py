@@ -12,22 +12,19 @@ from ottla.wire import native
 from ottla.wire.batch import Buffer
 from ottla.wire.errors import OttlaError
 from ottla.wire.framing import LENGTH
+from ottla.wire.messages import ACKS_LEADER, LATEST, Message, Request
 from ottla.wire.records import encode_batch
 from ottla.wire.requests import (
-    ACKS_LEADER,
-    LATEST,
     FetchPart,
     FetchRequest,
     FetchResponse,
     ListOffsetsPart,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    Message,
     ProducePart,
     ProducePartResult,
     ProduceRequest,
     ProduceResponse,
-    Request,
 )
 
 M = TypeVar("M", bound=Message)

@@ -12,15 +12,10 @@ from ottla.broker.controller.state import (
     Tell,
     WriteStates,
 )
+from ottla.wire.control import LeaderAndIsrRequest, PartitionState, StopReplicaRequest, UpdateMetadataRequest
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
+from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
-from ottla.wire.requests import (
-    BrokerEndpoint,
-    LeaderAndIsrRequest,
-    PartitionState,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
-)
 from ottla.zk.errors import BadVersion, ConnectionLost
 from ottla.zk.metadata import LoadedTopic, PartitionStateChange, VersionedState
 from ottla.zk.znodes import PartitionStateZnode, TopicZnode

@@ -1,0 +1,85 @@
+"""What all requests and responses have in common; the messages themselves stand in requests.py and control.py.
+
+Record bytes are never inside these objects: a request or response that moves records carries them beside it as
+*attachments*, one per part in the same order, and each part says how many bytes are its own (``size``).
+Fields are sent in the order they are declared; a new field goes at the end, with a default, so that old peers still
+understand (they ignore what they do not know, and what they do not send takes the default).
+"""
+
+from enum import IntEnum
+from typing import ClassVar
+
+import msgspec
+
+from ottla.wire.errors import NO_ERROR, OttlaError, error_for
+
+CONSUMER = -1
+"""The replica id of a fetch that no broker sends."""
+
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+
+LATEST, EARLIEST = -1, -2
+"""Timestamps that ListOffsets takes for "the end" and "the beginning"."""
+
+
+class Api(IntEnum):
+    """What can be asked. Kafka's numbers; ours alone from 1000 on."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    INIT_PRODUCER_ID = 22
+    ALTER_CONFIGS = 33
+    CREATE_PARTITIONS = 37
+    ELECT_LEADERS = 43
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    BROKER_HANDSHAKE = 1000
+    WITNESS = 1001
+
+
+class Message(msgspec.Struct, array_like=True, gc=False):
+    """Base of everything here: a fixed list of fields."""
+
+    carries_records: ClassVar[bool] = False
+    """Whether the message has ``parts`` whose ``size`` bytes travel as attachments."""
+
+
+class Request(Message):
+    """A question. ``api`` and ``versions`` say which one, and in which versions it is understood."""
+
+    api: ClassVar[Api]
+    versions: ClassVar[tuple[int, int]] = (0, 0)
+    response: ClassVar[type[Message]]
+
+
+class Failure(Message):
+    """A part of a response that may have failed on its own."""
+
+    error_code: int
+    error_message: str
+
+    def raise_if_failed(self, **where: str | int | None) -> None:
+        if self.error_code != NO_ERROR:
+            raise self.error(**where)
+
+    def error(self, **where: str | int | None) -> OttlaError:
+        return error_for(self.error_code, self.error_message, **where)
+
+
+class Done(Message):
+    """The answer of a request that has nothing to tell but that it was done."""
+
+
+class BrokerEndpoint(Message):
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
