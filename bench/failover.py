@@ -1,11 +1,10 @@
-"""``python -m ottla.bench.failover``: how long a partition cannot acknowledge after ``kill -9`` or SIGSTOP of its leader."""
+"""How long a partition cannot acknowledge after ``kill -9`` or SIGSTOP of its leader."""
 
-import argparse
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ottla.bench.rows import at_most, save, show
 from ottla.bench.workloads import percentile
 from ottla.client import Admin, Producer
 from ottla.local import LocalCluster
@@ -13,31 +12,28 @@ from ottla.local import LocalCluster
 TOPIC = "failover"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--pauses", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("bench-results"))
-    options = parser.parse_args()
+def run(scale: float, out: Path) -> None:
+    kills, pauses = max(2, int(50 * scale)), max(1, int(3 * scale))
     with (
         LocalCluster(brokers=3, zookeepers=3) as cluster,
         Admin(bootstrap_servers=cluster.bootstrap) as admin,
         Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer,
     ):
         admin.create_topic(TOPIC, partitions=3, replication_factor=3, config={"min.insync.replicas": "2"})
-        run = Failovers(cluster, admin, producer)
-        rows = {
-            "kill -9 of the leader": [run.kill(run.leader()) for _ in range(options.kills)],
-            "kill -9 of the controller that leads": [run.kill_controller() for _ in range(max(1, options.kills // 5))],
-            "SIGSTOP of the leader": [run.pause(run.leader()) for _ in range(options.pauses)],
+        failovers = Failovers(cluster, admin, producer)
+        taken = {
+            "kill -9 of the leader": [failovers.kill(failovers.leader()) for _ in range(kills)],
+            "kill -9 of the controller": [failovers.kill_controller() for _ in range(max(1, kills // 5))],
+            "SIGSTOP of the leader": [failovers.pause(failovers.leader()) for _ in range(pauses)],
         }
-    print(f"{'time to the next acks=all ack, in ms':40}{'runs':>6}{'p50':>8}{'p99':>8}{'max':>8}   goal")
-    goals = ["p50 < 150, p99 < 500 (Kafka 3.9: 18 s)", "likewise", "<= session timeout (6 s) + 1 s"]
-    for (name, taken), goal in zip(rows.items(), goals, strict=True):
-        p50, p99, longest = (percentile(taken, share) * 1000 for share in (0.5, 0.99, 1.0))
-        print(f"{name:40}{len(taken):>6}{p50:>8.0f}{p99:>8.0f}{longest:>8.0f}   {goal}")
-    options.out.mkdir(exist_ok=True)
-    (options.out / "failover.json").write_text(json.dumps(rows, indent=2))
+    rows = []
+    for name, times in taken.items():
+        paused = name.startswith("SIGSTOP")
+        for share, most in ((0.5, 7.0),) if paused else ((0.5, 0.15), (0.99, 0.5)):
+            others = "session timeout 6 s + 1 s" if paused else "Kafka 3.9: 18 s"
+            title = f"{name} to the next ack, p{share * 100:.0f} of {len(times)}"
+            rows.append(at_most(title, percentile(times, share), "s", most, others))
+    save(show(rows), out / "failover.json")
 
 
 class Failovers:
@@ -85,7 +81,3 @@ class Failovers:
             if time.monotonic() > deadline:
                 raise TimeoutError("the replicas did not get in sync again")
             time.sleep(0.05)
-
-
-if __name__ == "__main__":
-    main()

@@ -29,6 +29,20 @@ def read_limit(total_bytes: int, folder: Path | None = None) -> float:
         return _timed(lambda listener: _source(listener, path), _drain, total_bytes)
 
 
+def replicated_write_limit(total_bytes: int, folder: Path | None = None) -> float:
+    """MB/s from one process to a leader that writes a file and sends the same on to two followers that write files too."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        followers = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+        addresses = [follower.getsockname() for follower in followers]
+        context = multiprocessing.get_context("fork")
+        for number, follower in enumerate(followers):
+            context.Process(target=_sink, args=(follower, Path(place) / f"follower{number}"), daemon=True).start()
+        path = Path(place) / "leader"
+        return _timed(
+            lambda listener: _relay(listener, path, addresses), lambda sock: _push(sock, total_bytes), total_bytes
+        )
+
+
 def echo_latency(rounds: int = 5000, size: int = 1024) -> list[float]:
     """Seconds for one small message there and one byte back, between two processes."""
     taken: list[float] = []
@@ -73,6 +87,22 @@ def _sink(listener: socket.socket, path: Path) -> None:
     file = os.open(path, os.O_CREAT | os.O_WRONLY)
     while count := sock.recv_into(buffer):
         os.write(file, buffer[:count])
+    sock.sendall(b"!")
+    sock.close()
+
+
+def _relay(listener: socket.socket, path: Path, addresses: list[tuple[str, int]]) -> None:
+    sock, _ = listener.accept()
+    followers = [socket.create_connection(address) for address in addresses]
+    buffer = memoryview(bytearray(READ_SIZE))
+    file = os.open(path, os.O_CREAT | os.O_WRONLY)
+    while count := sock.recv_into(buffer):
+        os.write(file, buffer[:count])
+        for follower in followers:
+            follower.sendall(buffer[:count])
+    for follower in followers:
+        follower.shutdown(socket.SHUT_WR)
+        follower.recv(1)  # it has written everything
     sock.sendall(b"!")
     sock.close()
 

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import uvloop
@@ -10,6 +10,7 @@ import uvloop
 from ottla.client import Admin, AsyncProducer, Consumer, Producer
 
 R = TypeVar("R")
+Condition = Callable[[], bool]
 
 
 def new_topic(bootstrap: str, partitions: int = 1) -> str:
@@ -19,13 +20,15 @@ def new_topic(bootstrap: str, partitions: int = 1) -> str:
     return name
 
 
-def produce_batches(bootstrap: str, topic: str, *, total_bytes: int, value_size: int, batch_size: int) -> float:
-    """Seconds to send values in batches of ``batch_size`` over one connection, acks=1, until all are acked."""
+def produce_batches(
+    bootstrap: str, topic: str, *, total_bytes: int, value_size: int, batch_size: int, acks: str = "1"
+) -> float:
+    """Seconds to send values in batches of ``batch_size`` over one connection a broker, until all are acked."""
 
     async def run() -> float:
         per_call = max(1, batch_size // value_size)
         values = [bytes(value_size)] * per_call
-        async with AsyncProducer(bootstrap_servers=bootstrap, acks=1, batch_size=batch_size) as producer:
+        async with AsyncProducer(bootstrap_servers=bootstrap, acks=acks, batch_size=batch_size) as producer:
             await (await producer.send(topic, b"warm"))
             began = time.perf_counter()
             for _ in range(total_bytes // (per_call * value_size)):
@@ -36,13 +39,13 @@ def produce_batches(bootstrap: str, topic: str, *, total_bytes: int, value_size:
     return run_async(run())
 
 
-def produce_latencies(bootstrap: str, topic: str, *, rounds: int, value_size: int) -> list[float]:
-    """Seconds of each send with one in flight, acks=1, from the asyncio producer."""
+def produce_latencies(bootstrap: str, topic: str, *, rounds: int, value_size: int, acks: str = "1") -> list[float]:
+    """Seconds of each send with one in flight, from the asyncio producer."""
 
     async def run() -> list[float]:
         taken = []
         value = bytes(value_size)
-        async with AsyncProducer(bootstrap_servers=bootstrap, acks=1) as producer:
+        async with AsyncProducer(bootstrap_servers=bootstrap, acks=acks) as producer:
             for _ in range(rounds // 10):
                 await (await producer.send(topic, value))
             for _ in range(rounds):

@@ -79,7 +79,8 @@ class ControllerState:
         self._leaving &= brokers.keys() - joined
         if not changed:
             return actions
-        actions += self._orders.full_metadata(sorted(joined))
+        # Before the writes that a bounce led to: what was known until then must not arrive after what was decided.
+        actions = self._orders.full_metadata(sorted(joined)) + actions
         actions += self._orders.live_brokers(sorted(self.brokers.keys() - joined))
         self._distrust(joined)
         actions += self._elections()
@@ -128,7 +129,7 @@ class ControllerState:
                 continue
             if isinstance(result, int):
                 topic.states[change.partition.partition] = VersionedState(change.state, result)
-                self._trust_again(change.partition, change.state)
+                self._trust_again(change.partition, change.state, elected=True)
                 written.append(change.partition)
             elif isinstance(result, BadVersion | ConnectionLost):
                 again[change.partition.topic] = None
@@ -146,9 +147,20 @@ class ControllerState:
             for partition, found in loaded.states.items()
             if partition not in topic.states or topic.states[partition].version < found.version
         ]
+        ours = [where for where in changed if self._is_new_epoch(topic, where.partition, loaded.states[where.partition])]
         for where in changed:
             topic.states[where.partition] = loaded.states[where.partition]
-        return self._orders.spread(changed) + self._elections() + self._finish_moves(loaded.name)
+            self._trust_again(where, loaded.states[where.partition].state, elected=False)
+        # Only a controller begins a leader epoch: a write of ours took effect though its answer was lost, and the replicas
+        # must hear of it.
+        announced = self._orders.announce(ours) if ours else []
+        theirs = [where for where in changed if where not in ours]
+        return announced + self._orders.spread(theirs) + self._elections() + self._finish_moves(loaded.name)
+
+    @staticmethod
+    def _is_new_epoch(topic: Topic, partition: int, found: VersionedState) -> bool:
+        known = topic.states.get(partition)
+        return known is None or known.state.leader_epoch < found.state.leader_epoch
 
     def preferred_leaders(self, wanted: Collection[TopicPartition] | None = None) -> list[Action]:
         """Give partitions (all, if none are named) back to the first replica of their assignment where it is in sync."""
@@ -270,10 +282,10 @@ class ControllerState:
             if affected := suspects & {*state.isr, *state.elr}:
                 self._distrusted.setdefault(where, set()).update(affected)
 
-    def _trust_again(self, where: TopicPartition, state: PartitionStateZnode) -> None:
-        """Who lost its tail is trusted once it is counted no more, or once it leads and its log is the truth."""
+    def _trust_again(self, where: TopicPartition, state: PartitionStateZnode, *, elected: bool) -> None:
+        """Who lost its tail is trusted once it is counted no more, or once it was elected and its log is the truth."""
         left = self._distrusted.pop(where, set()) & {*state.isr, *state.elr}
-        if left and state.leader not in left:
+        if left and not (elected and state.leader in left):
             self._distrusted[where] = left
 
     def _elections(self, among: Collection[TopicPartition] | None = None) -> list[Action]:

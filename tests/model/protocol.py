@@ -11,10 +11,23 @@ Every rule that makes the protocol safe can be switched off by name (``RULES``);
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.wire.names import NO_EPOCH, NO_LEADER
 from tests.model.real_code import Decision, cache_assign, cache_cut, decision, end_of_epoch, leader_state, with_change
+from tests.model.states import (
+    NOTHING,
+    Bounds,
+    Broker,
+    Leading,
+    Order,
+    Pending,
+    Registration,
+    StaleFetch,
+    State,
+    Violation,
+    Zk,
+)
 
 REPLICAS = (0, 1, 2)
 
@@ -33,119 +46,6 @@ RULES = {
     "keptEligible": "who left the ISR is eligible no more once enough replicas are in sync to commit (I13)",
     "suspectTail": "a broker that may have lost its tail is not elected while another in-sync replica is known (I14)",
 }
-
-
-NOTHING: frozenset[Any] = frozenset()
-
-
-class Bounds(NamedTuple):
-    """How far to look: the most leader epochs, records, ISR changes that leaders ask for, fences and restarts, lost tails."""
-
-    epochs: int
-    records: int
-    changes: int
-    lives: int
-    losses: int
-    min_insync: int = 1
-    isr: tuple[int, ...] = (0, 1, 2)
-    """Who is in sync in the beginning."""
-    eligible: tuple[int, ...] = ()
-
-
-class Zk(NamedTuple):
-    leader: int
-    epoch: int
-    isr: tuple[int, ...]
-    version: int
-    eligible: tuple[int, ...] = ()
-
-    @property
-    def holders(self) -> frozenset[int]:
-        """Who is known to have all that is committed."""
-        return frozenset((*self.isr, *self.eligible))
-
-
-class Registration(NamedTuple):
-    """/brokers/epochs/<id> and whether /brokers/ids/<id> is there."""
-
-    epoch: int
-    live: bool
-
-
-class Pending(NamedTuple):
-    """A change of the ISR that a leader asked for; ``in_flight`` until ZooKeeper has taken it."""
-
-    members: tuple[int, ...]
-    eligible: tuple[int, ...]
-    joining: int | None
-    joining_epoch: int
-    in_flight: bool
-
-
-class Leading(NamedTuple):
-    start: int
-    isr: tuple[int, ...]
-    eligible: tuple[int, ...]
-    version: int
-    change: Pending | None
-    followers: tuple[tuple[int, int], ...]
-    """The log end offset and broker epoch of each replica, as last fetched in this leader epoch."""
-
-
-class Broker(NamedTuple):
-    broker_epoch: int
-    leader: int
-    epoch: int
-    log: tuple[tuple[int, int], ...]
-    """Records: a number that is never used twice, and the leader epoch."""
-    cache: tuple[tuple[int, int], ...]
-    high_watermark: int
-    leading: Leading | None
-
-
-class Order(NamedTuple):
-    """LeaderAndIsr on its way."""
-
-    to: int
-    broker_epoch: int
-    state: Zk
-
-
-class StaleFetch(NamedTuple):
-    """A fetch that is on its way while its sender has moved on."""
-
-    leader: int
-    sender: int
-    broker_epoch: int
-    epoch: int
-    offset: int
-    last_epoch: int
-
-
-class State(NamedTuple):
-    zk: Zk
-    registered: tuple[Registration, ...]
-    seen: tuple[int, ...]
-    """What the controller believes: the epoch of each live broker, 0 for a dead one."""
-    read: Zk | None
-    """What the controller read some time ago; only an election that is no compare-and-set goes by it."""
-    brokers: tuple[Broker, ...]
-    orders: frozenset[Order]
-    fetches: frozenset[StaleFetch]
-    answers: frozenset[tuple[int, int, int]]
-    """(follower, epoch, end): where a leader told a follower to cut, still on its way; only where such are not fenced."""
-    acked: tuple[tuple[tuple[int, int], int], ...]
-    """Committed records, each with the lowest epoch in which a leader acked it."""
-    suspect: frozenset[int]
-    """In-sync replicas that lost the end of their log in a restart."""
-    appended: int
-    changes: int
-    lives: int
-    losses: int
-
-
-class Violation(Exception):
-    """A promise is broken."""
 
 
 Step = tuple[str, State]

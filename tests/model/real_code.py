@@ -2,7 +2,7 @@
 
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ottla.broker.controller.state import Broker, ControllerState, WriteStates
 from ottla.broker.replication.state import Change, Isr, LeaderState
@@ -10,9 +10,7 @@ from ottla.broker.storage.epochs import EpochCache, EpochStart
 from ottla.wire.messages import BrokerEndpoint
 from ottla.zk.metadata import LoadedTopic, VersionedState
 from ottla.zk.znodes import PartitionStateZnode, TopicZnode
-
-if TYPE_CHECKING:
-    from tests.model.protocol import Leading, Zk
+from tests.model.states import Leading, Pending, Zk
 
 Entries = tuple[tuple[int, int], ...]
 
@@ -48,12 +46,12 @@ def cache_cut(entries: Entries, end: int) -> Entries:
 
 
 @cache
-def leader_state(broker: int, epoch: int, leading: "Leading") -> LeaderState:
+def leader_state(broker: int, epoch: int, leading: Leading) -> LeaderState:
     """A real LeaderState that knows what the model's leader knows. Shared: only ask it, never change it."""
     return _leader_state(broker, epoch, leading)
 
 
-def _leader_state(broker: int, epoch: int, leading: "Leading") -> LeaderState:
+def _leader_state(broker: int, epoch: int, leading: Leading) -> LeaderState:
     isr = Isr(leading.isr, leading.version, leading.eligible)
     state = LeaderState(broker, epoch, leading.start, range(len(leading.followers)), isr, 0.0)
     for replica, (end, broker_epoch) in enumerate(leading.followers):
@@ -68,15 +66,13 @@ def _leader_state(broker: int, epoch: int, leading: "Leading") -> LeaderState:
 def with_change(
     broker: int,
     epoch: int,
-    leading: "Leading",
+    leading: Leading,
     *,
     joining: int | None = None,
     leaving: int | None = None,
     min_insync: int,
-) -> "Leading":
+) -> Leading:
     """The same leader after it asked for a change of its ISR."""
-    from tests.model.protocol import Pending
-
     state = _leader_state(broker, epoch, leading)
     if joining is not None:
         change = state.ask_to_join(joining, min_insync)
@@ -98,7 +94,7 @@ class Decision(NamedTuple):
 
 @cache
 def decision(
-    zk: "Zk", seen: tuple[int, ...], suspect: frozenset[int], preferred: int | None, min_insync: int
+    zk: Zk, seen: tuple[int, ...], suspect: frozenset[int], preferred: int | None, min_insync: int
 ) -> Decision | None:
     """What the real controller decides about one partition, for a failure or for a wish; None if it leaves it as it is."""
     controller = ControllerState(9, 1, min_insync)

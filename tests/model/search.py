@@ -6,8 +6,9 @@ States are remembered by their hash, 64 bits; a trace is found again by walking 
 import time
 from dataclasses import dataclass
 
-from tests.model.protocol import Protocol, State, Violation
+from tests.model.protocol import Protocol
 from tests.model.real_code import leader_state
+from tests.model.states import State, Violation
 
 
 @dataclass(frozen=True)

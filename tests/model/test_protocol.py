@@ -5,8 +5,9 @@
 
 import pytest
 
-from tests.model.protocol import RULES, Bounds, Protocol
+from tests.model.protocol import RULES, Protocol
 from tests.model.search import search
+from tests.model.states import Bounds
 
 TWO = (0, 1)
 
@@ -16,13 +17,14 @@ ALL_OF_IT = {
     "an isr change, two leader changes": Bounds(3, 1, 1, 0, 0, isr=TWO),
     "two isr changes, a leader change": Bounds(2, 1, 2, 0, 0, isr=TWO),
     "a restart that loses the tail": Bounds(3, 1, 0, 1, 1),
-    "eligible leaders, a join and two fences": Bounds(2, 1, 1, 2, 0, min_insync=2, isr=(0,), eligible=(1,)),
+    "eligible leaders, a join and a fence": Bounds(2, 1, 1, 1, 0, min_insync=2, isr=(0,), eligible=(1,)),
     "a join and a restart that loses the tail": Bounds(2, 1, 1, 1, 1, isr=TWO),
 }
 
 DEEP = {
     "two records, two isr changes": Bounds(3, 2, 2, 0, 0),
     "an isr change and two restarts that lose the tail": Bounds(3, 1, 1, 2, 2),
+    "eligible leaders, a join and two fences": Bounds(2, 1, 1, 2, 0, min_insync=2, isr=(0,), eligible=(1,)),
     "min.insync.replicas 2, eligible leaders": Bounds(4, 1, 2, 2, 1, min_insync=2, isr=TWO),
 }
 

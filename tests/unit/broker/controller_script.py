@@ -21,10 +21,14 @@ from ottla.zk.metadata import LoadedTopic, PartitionStateChange, VersionedState
 from ottla.zk.znodes import PartitionStateZnode, TopicZnode
 from tests.support.transcripts import Command, listed, numbers
 
+TAKEN_BUT_LOST = "TakenButLost"
+"""The write took effect, and the connection broke before the answer came."""
+
 ERRORS: dict[str, type[OttlaError]] = {
     "BadVersion": BadVersion,
     "ConnectionLost": ConnectionLost,
     "StaleBrokerEpoch": StaleBrokerEpoch,
+    TAKEN_BUT_LOST: ConnectionLost,
 }
 
 
@@ -35,6 +39,7 @@ class ControllerScript:
         self.controller = ControllerState(controller_id=9, controller_epoch=3)
         self.topics: dict[str, LoadedTopic] = {}
         self.waiting: list[WriteStates] = []
+        self.registered: dict[int, int] = {}
 
     def run(self, command: Command) -> list[str]:
         return list(getattr(self, f"do_{command.name}")(command))
@@ -73,11 +78,11 @@ class ControllerScript:
     def do_load(self, command: Command) -> list[str]:
         """load <broker>@<epoch>[!] ... [deleting=<topic>]: a term begins; ``!`` marks a broker that may have lost its tail."""
         deleting = [name for name in command.options.get("deleting", "").split(",") if name]
-        return self._show(self.controller.loaded(_brokers(command.words), self.topics.values(), deleting))
+        return self._show(self.controller.loaded(self._register(command.words), self.topics.values(), deleting))
 
     def do_brokers(self, command: Command) -> list[str]:
         """brokers <broker>@<epoch>[!] ...: these are registered now."""
-        return self._show(self.controller.brokers_seen(_brokers(command.words)))
+        return self._show(self.controller.brokers_seen(self._register(command.words)))
 
     def do_write(self, command: Command) -> list[str]:
         """write [<topic>-<partition>=<error>]: carry out the oldest write that waits, as ZooKeeper would."""
@@ -85,13 +90,23 @@ class ControllerScript:
         results: dict[TopicPartition, int | OttlaError] = {}
         for change in changes:
             if str(change.partition) in command.options:
-                results[change.partition] = ERRORS[command.options[str(change.partition)]]("as the script says")
+                error = command.options[str(change.partition)]
+                if error == TAKEN_BUT_LOST:
+                    self._compare_and_set(change)
+                results[change.partition] = ERRORS[error]("as the script says")
             else:
                 results[change.partition] = self._compare_and_set(change)
         lines = [f"{where}: {_result(result)}" for where, result in results.items()]
         return lines + self._show(self.controller.states_written(changes, results))
 
+    def _register(self, words: list[str]) -> dict[int, Broker]:
+        brokers = _brokers(words)
+        self.registered = {i: broker.epoch for i, broker in brokers.items()}
+        return brokers
+
     def _compare_and_set(self, change: PartitionStateChange) -> int | OttlaError:
+        if any(self.registered.get(broker) != epoch for broker, epoch in change.broker_epochs.items()):
+            return StaleBrokerEpoch("a broker that the change relies on has a new life")
         if self.topics[change.partition.topic].states[change.partition.partition].version != change.version:
             return BadVersion("somebody else wrote")
         self._store(change.partition, VersionedState(change.state, change.version + 1))
