@@ -9,7 +9,7 @@ from ottla.broker.peers import Identity, proves
 from ottla.broker.replication.partitions import Partitions
 from ottla.net.connection import Connection, Reply
 from ottla.wire.connection import IncomingRequest
-from ottla.wire.errors import ClusterAuthorizationFailed, StaleBrokerEpoch, StaleControllerEpoch
+from ottla.wire.errors import BrokerNotAvailable, ClusterAuthorizationFailed, StaleBrokerEpoch, StaleControllerEpoch
 from ottla.wire.requests import (
     BrokerHandshakeRequest,
     ControlRequest,
@@ -72,6 +72,9 @@ class ControlHandlers:
             raise StaleControllerEpoch(
                 f"controller epoch {request.controller_epoch}; {self._controller_epoch} has spoken since"
             )
+        if request.broker_epoch > identity.broker_epoch:
+            # The controller has seen our registration in ZooKeeper before its answer has reached us.
+            raise BrokerNotAvailable("this broker is about to begin the life that is meant; say it again")
         if request.broker_epoch != identity.broker_epoch:
             raise StaleBrokerEpoch(f"meant for broker epoch {request.broker_epoch}; this is {identity.broker_epoch}")
         self._controller_epoch = request.controller_epoch

@@ -6,12 +6,22 @@ import logging
 from ottla.broker.peers import Identity, connect_as_broker
 from ottla.net.channel import Channel
 from ottla.net.retry import backoff
-from ottla.wire.errors import OttlaError
+from ottla.wire.errors import (
+    ClusterAuthorizationFailed,
+    InvalidRequest,
+    OttlaError,
+    StaleBrokerEpoch,
+    StaleControllerEpoch,
+    UnsupportedVersion,
+)
 from ottla.wire.requests import BrokerEndpoint, ControlRequest
 
 logger = logging.getLogger(__name__)
 
 ORDER_TIMEOUT_S = 30.0
+
+FINAL = (StaleControllerEpoch, StaleBrokerEpoch, ClusterAuthorizationFailed, InvalidRequest, UnsupportedVersion)
+"""Answers after which it is pointless to say the same again; after any other the order still stands."""
 FIRST_RETRY_S, LAST_RETRY_S = 0.02, 0.5
 
 
@@ -62,7 +72,7 @@ class Link:
                 await self._channel.request(order, ORDER_TIMEOUT_S)
                 return True
             except OttlaError as error:
-                if self._channel.usable and not error.retriable:
+                if isinstance(error, FINAL):
                     logger.warning("an order was refused broker=%d api=%s error=%s", self._to.id, order.api.name, error)
                     return False
                 logger.info("an order was not heard broker=%d api=%s error=%s", self._to.id, order.api.name, error)
