@@ -76,7 +76,8 @@ class Link:
                     logger.warning("an order was refused broker=%d api=%s error=%s", self._to.id, order.api.name, error)
                     return False
                 logger.info("an order was not heard broker=%d api=%s error=%s", self._to.id, order.api.name, error)
-                await self._channel.close()
+                if not self._channel.usable:
+                    await self._channel.close()
             await asyncio.sleep(wait_s)
         return False
 
