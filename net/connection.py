@@ -6,6 +6,7 @@ once the handler has returned.
 """
 
 import asyncio
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -34,6 +35,9 @@ class Reply(NamedTuple):
     attachments: Sequence[Buffer] = ()
     error: OttlaError | None = None
 
+
+_GONE = (7, 8)
+"""TCP_CLOSE and TCP_CLOSE_WAIT: the peer has reset the connection, or says nothing more."""
 
 Handler = Callable[[dialect.IncomingRequest, "Connection"], "Reply | asyncio.Future[Reply] | None"]
 
@@ -129,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _work(self) -> None:
         """Handle whole frames until there are none, or until the peer must first take its answers."""
-        if self._transport is None or self._transport.is_closing():
+        if self._refused is not None:  # it was told once, and hung up on
             return
         out: list[Buffer] = []
         self._unsent = 0
@@ -234,6 +238,13 @@ class Connection(asyncio.BufferedProtocol):
         if not self._answers and now - self._heard_at > limits.idle_s:
             return "it was idle"
         return None
+
+    def has_gone(self) -> bool:
+        """Whether the peer has hung up where we cannot see it: behind requests that we do not read at the moment."""
+        if not self._read_paused or self._transport is None:
+            return False
+        sock = self._transport.get_extra_info("socket")
+        return sock is not None and sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _GONE
 
     def refuse(self, why: str) -> None:
         """For a handler that caught the peer cheating: hang up after its answer, and say so in the log."""

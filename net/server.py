@@ -95,4 +95,6 @@ class Server:
             if why is not None:
                 self.complain(connection, why)
                 connection.abort()
+            elif connection.has_gone():
+                connection.abort()
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)

@@ -81,7 +81,11 @@ class FrameReader:
         return self._end > self._start
 
     def get_buffer(self) -> memoryview:
-        if self._end == len(self._view):  # nothing is pending, or a parked beginning
+        if self._buffer is None:
+            self._buffer = self._pool.take()
+            self._view = memoryview(self._buffer)
+            return self._view
+        if self._end == len(self._view):  # a parked beginning
             self._move_to(self._pool.take())
         return self._view[self._end :]
 

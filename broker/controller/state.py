@@ -147,7 +147,9 @@ class ControllerState:
             for partition, found in loaded.states.items()
             if partition not in topic.states or topic.states[partition].version < found.version
         ]
-        ours = [where for where in changed if self._is_new_epoch(topic, where.partition, loaded.states[where.partition])]
+        ours = [
+            where for where in changed if self._is_new_epoch(topic, where.partition, loaded.states[where.partition])
+        ]
         for where in changed:
             topic.states[where.partition] = loaded.states[where.partition]
             self._trust_again(where, loaded.states[where.partition].state, elected=False)

@@ -7,14 +7,14 @@ any moment, with or without the end of their log. Where the real code is pure, t
 EpochCache. What it takes for granted: a request to ZooKeeper that is lost stays lost (a sync comes before the read that
 settles it), and a broker that loses its tail is not the last in-sync replica that still has everything.
 
-Every rule that makes the protocol safe can be switched off by name (``RULES``); search.py shows what happens then.
+Every rule that makes the protocol safe can be switched off by name (rules.py); search.py shows what happens then.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 from ottla.wire.names import NO_EPOCH, NO_LEADER
 from tests.model.real_code import Decision, cache_assign, cache_cut, decision, end_of_epoch, leader_state, with_change
+from tests.model.rules import RULES
 from tests.model.states import (
     NOTHING,
     Bounds,
@@ -27,26 +27,11 @@ from tests.model.states import (
     State,
     Violation,
     Zk,
+    put,
+    settled,
 )
 
 REPLICAS = (0, 1, 2)
-
-RULES = {
-    "shrinkBeforeCas": "a follower that is thrown out counts until ZooKeeper has confirmed it (KIP-497)",
-    "noMaximalIsr": "a follower that is let in counts from the moment of the request (KIP-497)",
-    "unfencedFetch": "a fetch of another leader epoch is refused (KIP-320)",
-    "lenOnly": "a follower cuts its log by leader epochs, not by length (KIP-101)",
-    "blindElect": "an election is a compare-and-set on what was read",
-    "noEpochStart": "a follower joins only with all that its leader had when it began to lead (KAFKA-7128)",
-    "truncToHW": "a follower never cuts its log to its high watermark (KAFKA-1211)",
-    "unfencedTruncate": "a follower cuts its log only at the word of the leader of its own epoch (KIP-320)",
-    "noBounce": "a broker that restarted has failed first (KAFKA-1120)",
-    "noBeCheck": "only the life of a broker that fetched joins the ISR (KIP-903)",
-    "noKip380": "an order meant for an earlier life of a broker is refused (KIP-380)",
-    "keptEligible": "who left the ISR is eligible no more once enough replicas are in sync to commit (I13)",
-    "suspectTail": "a broker that may have lost its tail is not elected while another in-sync replica is known (I14)",
-}
-
 
 Step = tuple[str, State]
 
@@ -276,7 +261,7 @@ class Protocol:
             leading = Leading(len(told.log), zk.isr, zk.eligible, zk.version, None, ((-1, -1),) * len(REPLICAS))
             told = told._replace(cache=cache, leading=leading)
         elif zk.version > told.leading.version:
-            told = told._replace(leading=_settled(told.leading, zk))
+            told = told._replace(leading=settled(told.leading, zk))
         yield (
             f"broker {b} is told: leader {zk.leader} epoch {zk.epoch} isr {list(zk.isr)} version {zk.version}",
             self._advanced(s, b, told),
@@ -315,7 +300,7 @@ class Protocol:
             after = self._with(s._replace(zk=zk, suspect=s.suspect & zk.holders), b, landed)
             yield f"zookeeper takes isr {list(change.members)} of broker {b} version {zk.version}", after
         if s.zk.epoch == broker.epoch:  # the request has taken effect, or was refused, or was lost
-            known = broker._replace(leading=_settled(leading, s.zk))
+            known = broker._replace(leading=settled(leading, s.zk))
             yield f"broker {b} learns isr {list(s.zk.isr)} version {s.zk.version}", self._advanced(s, b, known)
 
     def _lives_hold(self, s: State, b: int, broker: Broker, change: Pending) -> bool:
@@ -333,11 +318,11 @@ class Protocol:
             return
         registered, broker = s.registered[b], s.brokers[b]
         if registered.live and s.seen[b] == registered.epoch:
-            fenced = s._replace(lives=s.lives + 1, seen=_put(s.seen, b, 0))
-            fenced = fenced._replace(registered=_put(s.registered, b, Registration(registered.epoch + 1, False)))
+            fenced = s._replace(lives=s.lives + 1, seen=put(s.seen, b, 0))
+            fenced = fenced._replace(registered=put(s.registered, b, Registration(registered.epoch + 1, False)))
             yield f"the controller fences broker {b}", fenced
         new = Registration(registered.epoch + 1, True)
-        after = self._left_behind(s, b)._replace(lives=s.lives + 1, registered=_put(s.registered, b, new))
+        after = self._left_behind(s, b)._replace(lives=s.lives + 1, registered=put(s.registered, b, new))
         if not registered.live:
             again = broker._replace(broker_epoch=new.epoch, leader=NO_LEADER, leading=None)
             yield f"broker {b} notices that it was fenced and registers anew", self._with(after, b, again)
@@ -367,13 +352,13 @@ class Protocol:
         if s.seen[b] == registered.epoch:
             return
         if s.seen[b] and not ("noBounce" in self.off and registered.live):
-            yield f"the controller sees that broker {b} is gone", s._replace(seen=_put(s.seen, b, 0))
+            yield f"the controller sees that broker {b} is gone", s._replace(seen=put(s.seen, b, 0))
             return
         if not registered.live:
             return
         if not s.seen[b] and self._decision(s, s.zk) is not None:
             return  # first the failure is dealt with, then the arrival
-        seen = _put(s.seen, b, registered.epoch)
+        seen = put(s.seen, b, registered.epoch)
         yield f"the controller sees that broker {b} is there", self._told_again(s._replace(seen=seen), [b])
 
     def _told(self, s: State, brokers: list[int]) -> State:
@@ -411,15 +396,7 @@ class Protocol:
             yield "a new controller reads everything", after
 
 
-def _put(values: tuple[Any, ...], place: int, value: Any) -> tuple[Any, ...]:
-    return (*values[:place], value, *values[place + 1 :])
-
-
 def _shortened(broker: Broker, end: int) -> Broker:
     return broker._replace(
         log=broker.log[:end], cache=cache_cut(broker.cache, end), high_watermark=min(broker.high_watermark, end)
     )
-
-
-def _settled(leading: Leading, zk: Zk) -> Leading:
-    return leading._replace(isr=zk.isr, eligible=zk.eligible, version=zk.version, change=None)

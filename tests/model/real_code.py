@@ -35,14 +35,14 @@ def end_of_epoch(entries: Entries, epoch: int, log_end: int) -> tuple[int, int]:
 def cache_assign(entries: Entries, epoch: int, start: int) -> Entries:
     cache = _cache(entries)
     cache.assign(epoch, start)
-    return tuple(tuple(entry) for entry in cache.entries)
+    return tuple((entry.epoch, entry.start_offset) for entry in cache.entries)
 
 
 @cache
 def cache_cut(entries: Entries, end: int) -> Entries:
     cache = _cache(entries)
     cache.truncate_from_end(end)
-    return tuple(tuple(entry) for entry in cache.entries)
+    return tuple((entry.epoch, entry.start_offset) for entry in cache.entries)
 
 
 @cache

@@ -113,3 +113,13 @@ class State(NamedTuple):
 
 class Violation(Exception):
     """A promise is broken."""
+
+
+def put(values: tuple[Any, ...], place: int, value: Any) -> tuple[Any, ...]:
+    """The same values but for one."""
+    return (*values[:place], value, *values[place + 1 :])
+
+
+def settled(leading: Leading, zk: Zk) -> Leading:
+    """A leader that knows what stands in ZooKeeper."""
+    return leading._replace(isr=zk.isr, eligible=zk.eligible, version=zk.version, change=None)

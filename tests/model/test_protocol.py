@@ -5,7 +5,8 @@
 
 import pytest
 
-from tests.model.protocol import RULES, Protocol
+from tests.model.protocol import Protocol
+from tests.model.rules import RULES
 from tests.model.search import search
 from tests.model.states import Bounds
 

@@ -4,9 +4,9 @@ import contextlib
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from ottla.wire import native
 from ottla.wire.batch import Buffer
@@ -15,12 +15,19 @@ from ottla.wire.framing import LENGTH
 from ottla.wire.messages import ACKS_LEADER, LATEST, Message, Request
 from ottla.wire.records import encode_batch
 from ottla.wire.requests import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
     FetchPart,
     FetchRequest,
     FetchResponse,
     ListOffsetsPart,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    NewTopic,
     ProducePart,
     ProducePartResult,
     ProduceRequest,
@@ -43,6 +50,19 @@ def framed(request: Request, attachments: Sequence[Buffer] = (), correlation_id:
 
 def one_record(value: bytes = b"value") -> bytearray:
     return encode_batch([value], timestamps=int(time.time() * 1000))
+
+
+def patiently(attempt: Callable[[], object]) -> None:
+    """Try again as long as the broker says that it may help: what every honest client does."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            attempt()
+            return
+        except OttlaError as error:
+            if not error.retriable or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
 
 
 class RawClient:
@@ -77,6 +97,10 @@ class RawClient:
         with contextlib.suppress(ConnectionError):  # the server may have hung up already, which ``closed`` tells
             self.sock.sendall(data)
 
+    def greet(self) -> None:
+        """What an honest client says first; before that the broker takes no large frames."""
+        self.ask(ApiVersionsRequest("raw"), ApiVersionsResponse)
+
     def closed(self) -> bytes:
         """Wait until the server hangs up; what it sent before that."""
         got = b""
@@ -100,12 +124,21 @@ class RawClient:
     def error_of(self, request: Request, attachments: Sequence[Buffer] = ()) -> type[OttlaError] | None:
         """The error that the whole request is answered with, if any."""
         try:
-            self.ask(request, cast("type[Message]", type(request).response), attachments)
+            self.ask(request, type(request).response, attachments)
         except OttlaError as error:
             return type(error)
         return None
 
     # --- honest requests -----------------------------------------------------------------------------------------------
+
+    def create_topic(self, name: str) -> None:
+        """A topic of one partition, which every broker knows when this returns."""
+        request = CreateTopicsRequest([NewTopic(name, 1, 1, {})], int(TIMEOUT_S * 1000))
+        patiently(lambda: self.ask(request, CreateTopicsResponse).topics[0].raise_if_failed())
+
+    def delete_topic(self, name: str) -> None:
+        request = DeleteTopicsRequest([name], int(TIMEOUT_S * 1000))
+        self.ask(request, DeleteTopicsResponse).topics[0].raise_if_failed()
 
     def produce(
         self, topic: str, batch: Buffer, partition: int = 0, acks: int = ACKS_LEADER, timeout_ms: int = 10_000
@@ -120,6 +153,10 @@ class RawClient:
         if response.error is not None:
             raise response.error
         return native.decode_fields(FetchResponse, response.fields), bytes(response.tail)
+
+    def wait_until_led(self, topic: str, partition: int = 0) -> None:
+        """Wait until the broker leads a partition: after a restart the controller tells it so a moment after it is ready."""
+        patiently(lambda: self.end_offset(topic, partition))
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
         part = ListOffsetsPart(topic, partition, LATEST)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ottla.client import Admin
 from ottla.local import LocalCluster
 from tests.support.raw_client import RawClient, one_record
 
@@ -17,6 +16,9 @@ DEADLINE_MS = 1500
 
 BULK_BYTES = 8 * 1024 * 1024
 RSS_GROWTH_MAX_MB = 64
+SPARE_DESCRIPTORS = 3
+"""A segment that an honest record has begun."""
+
 LATENCY_MAX_S = 3.0
 """No honest request may take longer, on a machine where other tests run too. An attack that blocks the broker takes longer."""
 
@@ -36,13 +38,19 @@ class Victim:
         return RawClient(self.address, timeout_s)
 
     def prepare(self) -> None:
-        with Admin(bootstrap_servers=self.cluster.bootstrap) as admin:
-            for name in ("target", "healthy", "bulk", "scratch"):
-                admin.create_topic(name)
         with self.connect() as client:
+            for name in ("target", "healthy", "bulk", "scratch", "fuzz"):
+                client.create_topic(name)
             batch = one_record(b"b" * 1_000_000)
             while client.end_offset("bulk") * 1_000_000 < BULK_BYTES:
                 client.produce("bulk", bytearray(batch)).raise_if_failed()
+
+    def create_topic_works(self) -> None:
+        """The controller is obeyed: a topic is made, used and deleted."""
+        with self.connect() as client:
+            client.create_topic("short-lived")
+            client.produce("short-lived", one_record()).raise_if_failed()
+            client.delete_topic("short-lived")
 
     # --- what it looks like from outside -------------------------------------------------------------------------------
 
@@ -73,7 +81,7 @@ class Victim:
         return self.cluster.log_path(0).read_text(errors="replace")
 
     def folders(self) -> list[str]:
-        return sorted(path.name for path in self.cluster.data_path(0).iterdir())
+        return sorted(path.name for path in self.cluster.data_path(0).iterdir() if path.is_dir())
 
     def bugs(self) -> float:
         """How many requests failed in a way that nobody foresaw: no input may bring that about."""
@@ -96,7 +104,7 @@ class Victim:
         assert self.cluster.alive(0), self.log()[-3000:]
         assert self.cluster.pid(0) == self.pid
         within(lambda: self.metric("ottla_connections ") <= connections, "connections are still open")
-        within(lambda: self.descriptors() <= descriptors + 1, "file descriptors are still open")
+        within(lambda: self.descriptors() <= descriptors + SPARE_DESCRIPTORS, "file descriptors are still open")
         within(lambda: self.rss_mb() < rss_mb + RSS_GROWTH_MAX_MB, "memory was not given back")
         with self.connect() as client:
             assert client.end_offset("target") == 0, "something was appended"

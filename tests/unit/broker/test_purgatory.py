@@ -1,100 +1,179 @@
-"""Operations that wait complete once: when what they wait for happens, or when time is over."""
+"""Operations that wait complete exactly once: when what they wait for happens, when time is over, or when nobody cares."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from ottla.broker.replication.purgatory import Purgatory
-
-FOREVER_S = 60.0
-
-
-def never() -> str:
-    raise AssertionError("time was not over")
+from ottla.wire.errors import StorageError
 
 
-@pytest.fixture
-def purgatory() -> Purgatory[str]:
-    return Purgatory()
+class Operation:
+    """Something that can be made true, and that counts how it was asked."""
+
+    def __init__(self) -> None:
+        self.result: str | None = None
+        self.attempts = 0
+        self.given_up = 0
+
+    def attempt(self) -> str | None:
+        self.attempts += 1
+        return self.result
+
+    def give_up(self) -> str:
+        self.given_up += 1
+        return "given up"
 
 
-async def turn() -> None:
-    """Let the loop do what is due now, twice: callbacks of futures come a turn later."""
-    for _ in range(3):
+def wait(purgatory: Purgatory[str], operation: Operation, *keys: str, timeout_s: float = 60.0) -> "asyncio.Future[str]":
+    return purgatory.wait(operation.attempt, operation.give_up, keys, timeout_s)
+
+
+async def turns(count: int = 3) -> None:
+    for _ in range(count):
         await asyncio.sleep(0)
 
 
-async def test_what_can_complete_at_once_does(purgatory):
-    future = purgatory.wait(lambda: "done", never, ["a"], FOREVER_S)
-    assert future.done()
-    assert await future == "done"
-    await turn()
+async def test_an_operation_completes_when_its_key_is_touched() -> None:
+    purgatory: Purgatory[str] = Purgatory()
+    operation = Operation()
+    waiting = wait(purgatory, operation, "p")
+    await turns()
+    assert not waiting.done()
+    operation.result = "done"
+    await turns()
+    assert not waiting.done(), "nobody told the purgatory yet"
+    purgatory.touch("p")
+    assert await waiting == "done"
+    await turns()
+    assert purgatory.size == 0
+    assert purgatory._watched == {}
+
+
+async def test_what_happened_between_the_first_try_and_the_watch_is_seen() -> None:
+    purgatory: Purgatory[str] = Purgatory()
+    operation = Operation()
+    assert operation.attempt() is None  # the handler's own try, which found nothing
+    operation.result = "meanwhile"
+    purgatory.touch("p")  # nobody watches yet: this touch is lost
+    assert await wait(purgatory, operation, "p", timeout_s=5) == "meanwhile"
+    assert operation.given_up == 0
+
+
+async def test_an_operation_completes_once_however_often_it_is_touched() -> None:
+    purgatory: Purgatory[str] = Purgatory()
+    operation = Operation()
+    waiting = wait(purgatory, operation, "p", "q", "r", timeout_s=0.05)
+    completions: list[str] = []
+    waiting.add_done_callback(lambda done: completions.append(done.result()))
+    operation.result = "done"
+    for key in ("p", "q", "r", "p"):
+        purgatory.touch(key)
+    await turns()
+    attempts = operation.attempts
+    assert attempts == 2, "once when it came, once for all touches of a turn together"
+    for key in ("p", "q", "r"):
+        purgatory.touch(key)
+    await asyncio.sleep(0.1)  # past its timeout
+    assert completions == ["done"]
+    assert (operation.attempts, operation.given_up) == (attempts, 0)
+
+
+async def test_many_touches_in_one_turn_cost_one_try() -> None:
+    purgatory: Purgatory[str] = Purgatory()
+    operation = Operation()
+    waiting = wait(purgatory, operation, "p", "q")
+    for _ in range(1000):
+        purgatory.touch("p")
+        purgatory.touch("q")
+    await turns()
+    assert operation.attempts == 2
+    waiting.cancel()
+
+
+async def test_time_over_gives_up_once_and_removes_it() -> None:
+    purgatory: Purgatory[str] = Purgatory()
+    operation = Operation()
+    assert await wait(purgatory, operation, "p", timeout_s=0.01) == "given up"
+    await turns()
+    assert (operation.given_up, purgatory.size, purgatory._watched) == (1, 0, {})
+
+
+async def test_cancelling_removes_it_and_its_timer() -> None:
+    purgatory: Purgatory[str] = Purgatory()
+    operation = Operation()
+    waiting = wait(purgatory, operation, "p", "q", timeout_s=0.02)
+    waiting.cancel()
+    await turns()
+    assert (purgatory.size, purgatory._watched) == (0, {})
+    operation.result = "too late"
+    purgatory.touch("p")
+    await asyncio.sleep(0.05)
+    assert (operation.attempts, operation.given_up) == (1, 0)
+
+
+async def test_a_failing_attempt_fails_its_own_operation_and_no_other() -> None:
+    purgatory: Purgatory[str] = Purgatory()
+
+    def fails_later() -> Callable[[], str | None]:
+        calls = iter([None])
+
+        def attempt() -> str | None:
+            try:
+                return next(calls)
+            except StopIteration:
+                raise StorageError("the disk") from None
+
+        return attempt
+
+    bad = purgatory.wait(fails_later(), lambda: "given up", ["p"], 60)
+    good = Operation()
+    waiting = wait(purgatory, good, "p")
+    good.result = "fine"
+    purgatory.touch("p")
+    assert await waiting == "fine"
+    with pytest.raises(StorageError):
+        await bad
+    await turns()
     assert purgatory.size == 0
 
 
-async def test_a_touched_key_tries_those_who_watch_it_and_nobody_else(purgatory):
-    tried = []
-    for key in ("a", "b"):
-        purgatory.wait(lambda key=key: tried.append(key), never, [key], FOREVER_S)
-    assert tried == ["a", "b"]
-    purgatory.touch("b")
-    purgatory.touch("nobody's")
-    await turn()
-    assert tried == ["a", "b", "b"]
-    assert purgatory.size == 2
+async def test_other_keys_are_not_tried() -> None:
+    purgatory: Purgatory[str] = Purgatory()
+    mine, other = Operation(), Operation()
+    first, second = wait(purgatory, mine, "p"), wait(purgatory, other, "q")
+    purgatory.touch("p")
+    await turns()
+    assert (mine.attempts, other.attempts) == (2, 1)
+    first.cancel()
+    second.cancel()
 
 
-async def test_many_touches_in_one_turn_are_one_attempt(purgatory):
-    attempts = []
-    purgatory.wait(lambda: attempts.append(1), never, ["a", "b"], FOREVER_S)
-    for _ in range(100):
-        purgatory.touch("a")
-        purgatory.touch("b")
-    await turn()
-    assert len(attempts) == 2
+async def test_the_same_key_twice_is_watched_once() -> None:
+    purgatory: Purgatory[str] = Purgatory()
+    operation = Operation()
+    waiting = wait(purgatory, operation, "p", "p")
+    operation.result = "done"
+    purgatory.touch("p")
+    assert await waiting == "done"
+    await turns()
+    assert (purgatory.size, purgatory._watched) == (0, {})
 
 
-async def test_an_operation_completes_when_its_condition_holds_at_last(purgatory):
-    results: list[str] = []
-    future = purgatory.wait(lambda: results[0] if results else None, never, ["a"], FOREVER_S)
-    purgatory.touch("a")
-    await turn()
-    assert not future.done()
-    results.append("committed")
-    purgatory.touch("a")
-    assert await future == "committed"
-    await turn()
-    assert purgatory.size == 0
+async def test_an_operation_that_waits_again_inside_an_attempt_is_not_lost() -> None:
+    purgatory: Purgatory[str] = Purgatory()
+    inner = Operation()
+    started: list[asyncio.Future[str]] = []
 
+    def attempt() -> str | None:
+        if not started:
+            started.append(wait(purgatory, inner, "p"))
+        return None
 
-async def test_when_time_is_over_the_operation_gives_up(purgatory):
-    assert await purgatory.wait(lambda: None, lambda: "too late", ["a"], 0.001) == "too late"
-    await turn()
-    assert purgatory.size == 0
-
-
-async def test_an_attempt_that_fails_fails_its_own_operation_only(purgatory):
-    broken: list[bool] = []
-
-    def attempt() -> None:
-        if broken:
-            raise ValueError("not leader any more")
-
-    failing = purgatory.wait(attempt, never, ["a"], FOREVER_S)
-    other = purgatory.wait(lambda: "fine" if broken else None, never, ["a"], FOREVER_S)
-    broken.append(True)
-    purgatory.touch("a")
-    with pytest.raises(ValueError, match="not leader"):
-        await failing
-    assert await other == "fine"
-
-
-async def test_a_cancelled_operation_is_never_tried_again(purgatory):
-    attempts = []
-    future = purgatory.wait(lambda: attempts.append(1), never, ["a"], FOREVER_S)
-    future.cancel()
-    await turn()
-    purgatory.touch("a")
-    await turn()
-    assert len(attempts) == 1
-    assert purgatory.size == 0
+    outer = purgatory.wait(attempt, lambda: "outer over", ["p"], 60)
+    inner.result = "inner done"
+    purgatory.touch("p")
+    assert await started[0] == "inner done"
+    assert not outer.done()
+    outer.cancel()

@@ -1,0 +1,139 @@
+"""What only brokers may do, tried by others: refused, with no effect (T14, T15)."""
+
+import pytest
+
+from ottla.broker.peers import proof
+from ottla.wire.control import (
+    BrokerHandshakeRequest,
+    LeaderAndIsrRequest,
+    PartitionState,
+    StopReplicaPart,
+    StopReplicaRequest,
+    TopicConfig,
+    UpdateMetadataRequest,
+)
+from ottla.wire.errors import BrokerNotAvailable, ClusterAuthorizationFailed, StaleBrokerEpoch, StaleControllerEpoch
+from ottla.wire.messages import BrokerEndpoint, Done, Request
+from ottla.wire.requests import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FetchPart,
+    FetchRequest,
+    MetadataRequest,
+    MetadataResponse,
+)
+from ottla.zk.membership import cluster_secret
+from tests.conftest import OpenSession
+from tests.support.raw_client import Hung, RawClient
+from tests.support.victim import Victim
+
+pytestmark = pytest.mark.cluster
+
+EPOCH_MAX = 2**31 - 1
+
+
+def topic_id(victim: Victim) -> str:
+    with victim.connect() as client:
+        return client.ask(MetadataRequest(["target"]), MetadataResponse).topics[0].topic_id
+
+
+def orders(
+    victim: Victim, controller_id: int = 0, epoch: int = EPOCH_MAX, broker_epoch: int = EPOCH_MAX
+) -> list[Request]:
+    """Orders that would take the target away, spoil the metadata, or poison the epochs."""
+    name = topic_id(victim)
+    state = PartitionState("target", name, 0, 66, EPOCH_MAX, [66], [66], EPOCH_MAX)
+    config = TopicConfig("target", name, {"retention.ms": "1"})
+    elsewhere = BrokerEndpoint(0, "evil.example", 1)
+    return [
+        LeaderAndIsrRequest(controller_id, epoch, broker_epoch, [state], [config]),
+        UpdateMetadataRequest(controller_id, epoch, broker_epoch, True, [elsewhere], [config], [state], ["healthy"]),
+        StopReplicaRequest(controller_id, epoch, broker_epoch, [StopReplicaPart("target", name, 0, EPOCH_MAX, True)]),
+    ]
+
+
+def nonce_of(client: RawClient) -> bytes:
+    return client.ask(ApiVersionsRequest("attacker"), ApiVersionsResponse).nonce
+
+
+@pytest.mark.parametrize("replica_id", [0, 1, 2, 2**31 - 1, -2, -(2**63)])
+def test_a_forged_follower_fetch_is_refused(unharmed: Victim, replica_id: int) -> None:
+    for topic in ("bulk", "target"):
+        with unharmed.connect() as client:
+            request = FetchRequest(0, 0, 1000, [FetchPart(topic, 0, 0, 1000)], replica_id, 0)
+            assert client.error_of(request) is ClusterAuthorizationFailed
+            assert client.closed() == b""
+
+
+@pytest.mark.parametrize("number", range(3), ids=["LeaderAndIsr", "UpdateMetadata", "StopReplica"])
+def test_an_order_from_a_client_is_refused_and_changes_nothing(unharmed: Victim, number: int) -> None:
+    with unharmed.connect() as client:
+        before = client.ask(MetadataRequest(None), MetadataResponse)
+    for epoch in (0, 1, EPOCH_MAX):
+        with unharmed.connect() as client:
+            nonce_of(client)
+            assert client.error_of(orders(unharmed, epoch=epoch)[number]) is ClusterAuthorizationFailed
+            assert client.closed() == b"", "a cheat is hung up on"
+    with unharmed.connect() as client:
+        after = client.ask(MetadataRequest(None), MetadataResponse)
+    assert (after.brokers, after.controller) == (before.brokers, before.controller)
+    assert {topic.name: topic for topic in after.topics} == {topic.name: topic for topic in before.topics}
+
+
+@pytest.mark.parametrize(
+    "guess",
+    [b"", bytes(32), bytes(31), b"x" * 10_000, proof("00" * 32, b"", 0, 0)],
+    ids=["empty", "zeros", "short", "long", "key 0"],
+)
+def test_a_wrong_proof_is_refused_and_leaves_the_peer_a_client(unharmed: Victim, guess: bytes) -> None:
+    with unharmed.connect() as client:
+        nonce_of(client)
+        assert client.error_of(BrokerHandshakeRequest(0, 0, guess)) is ClusterAuthorizationFailed
+        with pytest.raises(Hung):
+            client.error_of(orders(unharmed)[0])
+
+
+async def _secret(victim: Victim, open_session: OpenSession) -> str:
+    return await cluster_secret(await open_session(victim.cluster.zookeeper))
+
+
+async def test_a_proof_counts_for_one_connection_and_one_broker_only(victim: Victim, open_session: OpenSession) -> None:
+    secret = await _secret(victim, open_session)
+    with victim.unharmed():
+        with victim.connect() as insider:
+            nonce = nonce_of(insider)
+            good = BrokerHandshakeRequest(0, 5, proof(secret, nonce, 0, 5))
+            insider.ask(good, Done)
+            # The same proof again, on the connection that it was made for: its nonce is used up.
+            assert insider.error_of(good) is ClusterAuthorizationFailed
+        with victim.connect() as other:
+            assert nonce_of(other) != nonce
+            assert other.error_of(good) is ClusterAuthorizationFailed
+        with victim.connect() as unasked:  # no nonce was ever given here
+            assert (
+                unasked.error_of(BrokerHandshakeRequest(0, 5, proof(secret, b"", 0, 5))) is ClusterAuthorizationFailed
+            )
+        for broker_id, broker_epoch in ((1, 5), (0, 6)):  # the proof names who is proven
+            with victim.connect() as pretender:
+                answer = proof(secret, nonce_of(pretender), 0, 5)
+                request = BrokerHandshakeRequest(broker_id, broker_epoch, answer)
+                assert pretender.error_of(request) is ClusterAuthorizationFailed
+
+
+async def test_a_proven_broker_speaks_for_itself_and_for_this_life_only(
+    victim: Victim, open_session: OpenSession
+) -> None:
+    secret = await _secret(victim, open_session)
+    with victim.unharmed():
+        for number in range(3):
+            with victim.connect() as insider:
+                insider.ask(BrokerHandshakeRequest(7, 1, proof(secret, nonce_of(insider), 7, 1)), Done)
+                past = orders(victim, controller_id=7, broker_epoch=-5)[number]
+                assert insider.error_of(past) is StaleBrokerEpoch
+                future = orders(victim, controller_id=7)[number]
+                assert insider.error_of(future) is BrokerNotAvailable, "meant for a life that has not begun"
+                replaced = orders(victim, controller_id=7, epoch=0)[number]
+                assert insider.error_of(replaced) is StaleControllerEpoch
+                assert insider.error_of(orders(victim, controller_id=0)[number]) is ClusterAuthorizationFailed
+    # Invariant: an order that was refused moves no epoch: the true controller is still obeyed.
+    victim.create_topic_works()

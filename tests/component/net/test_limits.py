@@ -1,0 +1,242 @@
+"""Deadlines and caps: what a peer does wrong costs that peer its connection, and nobody else anything."""
+
+import asyncio
+import time
+
+import pytest
+
+from ottla.wire.framing import CHUNK, LENGTH
+from ottla.wire.requests import MetadataRequest
+from tests.component.net.conftest import HELLO, RawPeer, RunningServer, Serve, frame
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.usefixtures("loop_errors")
+
+
+def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "ottla.net.server"]
+
+
+async def still_serves(running: RunningServer) -> None:
+    peer = await running.connect()
+    peer.ask(HELLO, 99)
+    assert (await peer.answer()).correlation_id == 99
+    await peer.aclose()
+
+
+async def test_a_connection_that_says_nothing_is_closed_in_time(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    running = await serve(first_frame_s=0.2)
+    peer = await running.connect()
+    began = time.monotonic()
+    await peer.closed()
+    assert 0.2 <= time.monotonic() - began < 2
+    assert any("said nothing sensible" in line for line in complaints(caplog))
+
+
+async def test_a_first_frame_that_drips_in_is_closed_in_time(serve: Serve) -> None:
+    running = await serve(first_frame_s=0.3)
+    peer = await running.connect()
+    began = time.monotonic()
+    hello = frame(HELLO)
+    closed = asyncio.ensure_future(peer.closed())
+    for byte in hello[:-1]:
+        peer.send(bytes([byte]))
+        await asyncio.wait([closed], timeout=0.05)
+        if closed.done():
+            break
+    await closed
+    assert time.monotonic() - began < 2
+
+
+async def test_a_frame_that_never_ends_is_closed_by_its_own_deadline(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = await serve(frame_s=0.3)
+    peer = await running.connect()
+    peer.ask(HELLO)
+    await peer.answer()
+    closed = asyncio.ensure_future(peer.closed())
+    peer.send(LENGTH.pack(1000))
+    began = time.monotonic()
+    while not closed.done():  # a byte now and then does not move the deadline
+        peer.send(b"\x96")
+        await asyncio.wait([closed], timeout=0.05)
+        assert time.monotonic() - began < 2
+    assert time.monotonic() - began >= 0.3
+    assert any("its frame never ended" in line for line in complaints(caplog))
+
+
+async def test_an_idle_connection_is_closed_and_a_busy_one_is_not(serve: Serve) -> None:
+    running = await serve(idle_s=0.4)
+    idle, busy = await running.connect(), await running.connect()
+    for peer in (idle, busy):
+        peer.ask(HELLO)
+        await peer.answer()
+    closed = asyncio.ensure_future(idle.closed())
+    while not closed.done():
+        busy.ask(HELLO)
+        await busy.answer()
+        await asyncio.wait([closed], timeout=0.05)
+    busy.ask(HELLO, 5)
+    assert (await busy.answer()).correlation_id == 5
+    await busy.aclose()
+
+
+async def test_connections_of_one_address_are_capped_and_the_place_comes_back(serve: Serve) -> None:
+    running = await serve(connections_per_ip=3)
+    peers = [await running.connect() for _ in range(3)]
+    await eventually(lambda: len(running.server.connections) == 3)
+    refused = await running.connect()
+    assert await refused.closed() == b""
+    assert len(running.server.connections) == 3
+    peers[0].reset()
+    await eventually(lambda: len(running.server.connections) == 2)
+    await still_serves(running)
+    for peer in peers:
+        await peer.aclose()
+
+
+async def test_all_connections_together_are_capped(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    running = await serve(connections=2)
+    peers = [await running.connect() for _ in range(2)]
+    await eventually(lambda: len(running.server.connections) == 2)
+    assert await (await running.connect()).closed() == b""
+    for peer in peers:  # those who were there first are served on
+        peer.ask(HELLO, 4)
+        assert (await peer.answer()).correlation_id == 4
+        await peer.aclose()
+    assert any("there are 2 connections" in line for line in complaints(caplog))
+
+
+@pytest.mark.parametrize("how", ["fin", "rst", "nothing"])
+async def test_half_frames_are_forgotten_however_the_peer_ends(
+    serve: Serve, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = await serve(first_frame_s=0.3, frame_s=0.3)
+    whole = frame(HELLO) + frame(MetadataRequest(["x" * 300]))
+    peers = []
+    for cut in range(1, len(whole), 7):
+        peer = await running.connect()
+        peer.send(whole[:cut])
+        await asyncio.sleep(0)
+        peers.append(peer)
+    await eventually(lambda: len(running.server.connections) == len(peers))
+    for peer in peers:
+        if how == "fin":
+            peer.finish()
+        elif how == "rst":
+            peer.reset()
+    await still_serves(running)
+    await eventually(lambda: not running.server.connections, 3)
+    assert running.server.pool.in_use == 0
+    if how != "nothing":
+        assert complaints(caplog) == [], "a peer that goes away in the middle is no news"
+    for peer in peers:
+        await peer.aclose()
+
+
+@pytest.mark.parametrize("length", [0, 2**31 - 1, 2**31, 2**32 - 1, 100 * 1024 * 1024 + 1])
+async def test_a_frame_of_an_impossible_length_is_hung_up_on(serve: Serve, length: int) -> None:
+    running = await serve()
+    greeted, fresh = await running.connect(), await running.connect()
+    greeted.ask(HELLO)
+    await greeted.answer()
+    for peer in (greeted, fresh):
+        peer.send(LENGTH.pack(length) + b"some bytes")
+        assert await peer.closed() == b""
+    assert running.server.pool.in_use == 0
+    await still_serves(running)
+
+
+async def test_a_stranger_may_not_send_a_large_first_frame(serve: Serve) -> None:
+    running = await serve(first_frame_max=1024)
+    stranger, known = await running.connect(), await running.connect()
+    large = frame(MetadataRequest(["x" * 2000]), 6)
+    stranger.send(large)
+    assert await stranger.closed() == b""
+    known.send(frame(HELLO) + large)
+    assert [(await known.answer()).correlation_id for _ in range(2)] == [1, 6]
+    await known.aclose()
+
+
+@pytest.mark.parametrize(
+    ("greeting", "hint"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "looks like HTTP"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", "looks like TLS"),
+    ],
+)
+async def test_a_foreign_protocol_gets_a_hint_in_the_log(
+    serve: Serve, greeting: bytes, hint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = await serve()
+    peer = await running.connect()
+    peer.send(greeting)
+    assert await peer.closed() == b""
+    (line,) = complaints(caplog)
+    assert hint in line
+    await still_serves(running)
+
+
+async def test_complaints_are_rate_limited_and_counted(
+    serve: Serve, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ottla.net import server as server_module
+
+    running = await serve()
+    monkeypatch.setattr(server_module, "SWEEP_S", 0.5)
+    await asyncio.sleep(0.1)  # the sweep that was planned before
+    peers = [await running.connect() for _ in range(100)]
+    for peer in peers:
+        peer.send(b"GET / HTTP/1.1\r\n\r\n")
+    for peer in peers:
+        await peer.closed()
+    assert running.server.refused == 100
+    await eventually(lambda: any("closed more connections" in line for line in complaints(caplog)), 3)
+    assert len(complaints(caplog)) <= 14  # at most two sweeps fell into the storm
+
+
+async def test_two_hundred_announcements_of_fifty_megabytes_hold_nothing(serve: Serve) -> None:
+    running = await serve(frame_s=0.5)
+    peers: list[RawPeer] = []
+    for _ in range(200):
+        peer = await running.connect()
+        peer.send(frame(HELLO) + LENGTH.pack(50 * 1024 * 1024) + b"0123456789")
+        peers.append(peer)
+    for peer in peers:
+        await peer.answer()
+    assert len(running.server.connections) == 200
+    assert running.server.pool.in_use <= 200 * 14
+    await still_serves(running)
+    await eventually(lambda: not running.server.connections, 5)
+    for peer in peers:
+        await peer.aclose()
+
+
+async def test_a_full_pool_cuts_those_who_fill_it_and_serves_the_others(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = await serve(pending_frames_bytes=4 * CHUNK)
+    healthy = await running.connect()
+    greedy = [await running.connect() for _ in range(12)]
+    for peer in greedy:
+        peer.send(frame(HELLO) + LENGTH.pack(10 * 1024 * 1024) + bytes(100_000))
+    await eventually(lambda: running.server.refused >= 8)
+    for number in range(50):
+        healthy.ask(HELLO, number)
+        assert (await healthy.answer()).correlation_id == number
+    assert running.server.pool.in_use <= 4 * CHUNK
+    assert any("half-received frames hold" in line for line in complaints(caplog))
+    for peer in [healthy, *greedy]:
+        await peer.aclose()
+
+
+async def test_stopping_hangs_up_on_everybody(serve: Serve) -> None:
+    running = await serve()
+    peers = [await running.connect() for _ in range(5)]
+    await eventually(lambda: len(running.server.connections) == 5)
+    await running.server.stop()
+    for peer in peers:
+        assert await peer.closed() == b""
+    with pytest.raises(OSError):
+        await running.connect()

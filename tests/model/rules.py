@@ -1,0 +1,17 @@
+"""The rules that make the protocol safe, by the name of what goes wrong without them."""
+
+RULES = {
+    "shrinkBeforeCas": "a follower that is thrown out counts until ZooKeeper has confirmed it (KIP-497)",
+    "noMaximalIsr": "a follower that is let in counts from the moment of the request (KIP-497)",
+    "unfencedFetch": "a fetch of another leader epoch is refused (KIP-320)",
+    "lenOnly": "a follower cuts its log by leader epochs, not by length (KIP-101)",
+    "blindElect": "an election is a compare-and-set on what was read",
+    "noEpochStart": "a follower joins only with all that its leader had when it began to lead (KAFKA-7128)",
+    "truncToHW": "a follower never cuts its log to its high watermark (KAFKA-1211)",
+    "unfencedTruncate": "a follower cuts its log only at the word of the leader of its own epoch (KIP-320)",
+    "noBounce": "a broker that restarted has failed first (KAFKA-1120)",
+    "noBeCheck": "only the life of a broker that fetched joins the ISR (KIP-903)",
+    "noKip380": "an order meant for an earlier life of a broker is refused (KIP-380)",
+    "keptEligible": "who left the ISR is eligible no more once enough replicas are in sync to commit (I13)",
+    "suspectTail": "a broker that may have lost its tail is not elected while another in-sync replica is known (I14)",
+}
