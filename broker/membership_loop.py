@@ -49,6 +49,9 @@ class MembershipLoop:
         self._election: ElectionLoop | None = None
         self._own_znode = NodeWatch(session, BrokerZnode.path(broker.broker_id), self._own_znode_seen)
         self._task: asyncio.Task[None] | None = None
+        self._unclean = (
+            False  # kept for the whole process: the controller may not have acted on it before a lost session
+        )
         self.identity = identity
         self.registered = False
         self.on_fenced: Callable[[], None] = lambda: None
@@ -76,8 +79,9 @@ class MembershipLoop:
 
     async def start(self, *, unclean: bool) -> None:
         """Register for the first time: an error here, such as a broker id that is taken, ends the broker."""
+        self._unclean = unclean
         self._session.subscribe(self._session_changed)
-        await self._join(unclean=unclean)
+        await self._join()
         await self._own_znode.start()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="membership")
 
@@ -118,16 +122,16 @@ class MembershipLoop:
             while not self._outdated.is_set():
                 try:
                     await self._session.wait_connected()
-                    await self._join(unclean=False)
+                    await self._join()
                     break
                 except OttlaError as error:
                     logger.warning("broker registration failed error=%s", error)
                     await asyncio.sleep(next(waits))
 
-    async def _join(self, *, unclean: bool) -> None:
+    async def _join(self) -> None:
         broker = replace(self._broker, timestamp_ms=int(time.time() * 1000))
         registration = await register(
-            self._session, broker, incarnation=uuid.uuid4().hex, boot_id=current_boot_id(), unclean=unclean
+            self._session, broker, incarnation=uuid.uuid4().hex, boot_id=current_boot_id(), unclean=self._unclean
         )
         self.identity = replace(self.identity, broker_epoch=registration.broker_epoch)
         self.registered = True

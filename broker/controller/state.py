@@ -135,7 +135,10 @@ class ControllerState:
                 again[change.partition.topic] = None
         announced = self._orders.announce(written) if written else []
         # A broker that bounced and was the only one in sync: its failure is written now, and it may lead again.
-        return announced + self._elections(written) + [ReadAgain(name) for name in again]
+        follows = self._elections(written)
+        for name in dict.fromkeys(where.topic for where in written):
+            follows += self._finish_moves(name)
+        return announced + follows + [ReadAgain(name) for name in again]
 
     def topic_read(self, loaded: LoadedTopic) -> list[Action]:
         """A topic as it stands in ZooKeeper now: leaders changed their ISR, or we lost a race and look again."""
@@ -198,23 +201,31 @@ class ControllerState:
         return []
 
     def _finish_moves(self, name: str) -> list[Action]:
-        """Where all new replicas are in sync: they alone remain. ZooKeeper hears of it last, so a crash can be resumed."""
+        """Where all new replicas are in sync: they alone remain. ZooKeeper hears of it last, so a crash can be resumed.
+
+        Invariant: a replica is deleted only once it stands in ZooKeeper that it neither leads nor is in sync.
+        """
         topic = self.topics.get(name)
         if topic is None or topic.deleting:
             return []
         actions: list[Action] = []
-        done = [p for p in topic.moving() if set(topic.target(p)) <= set(topic.states[p].state.isr)]
-        for partition in done:
+        done = False
+        for partition in topic.moving():
             where, target = TopicPartition(name, partition), topic.target(partition)
             state = topic.states[partition].state
-            leader, isr, eligible = elect(target, [i for i in state.isr if i in target], self.brokers)
-            if state.leader in target:
-                leader = state.leader
+            if not set(target) <= set(state.isr):
+                continue
+            if state.leader not in target or not set(state.isr) <= set(target):
+                decided = elect(target, [i for i in state.isr if i in target], self.brokers)
+                if state.leader in target and state.leader in self.brokers:
+                    decided = decided._replace(leader=state.leader)
+                if decided.leader != NO_LEADER:
+                    actions.append(WriteStates([self._change(where, decided)]))  # the rest follows when it is written
+                continue
+            done = True
             gone = topic.removing.pop(partition, ())
             topic.adding.pop(partition, None)
             topic.replicas[partition] = target
-            if (leader, isr, eligible) != (state.leader, state.isr, state.elr):
-                actions.append(WriteStates([self._change(where, Leadership(leader, isr, eligible))]))
             for broker in gone:
                 if broker in self.brokers:
                     actions += self._orders.stop(broker, [where], delete=True)
@@ -332,5 +343,5 @@ class ControllerState:
         state = PartitionStateZnode(
             decided.leader, known.state.leader_epoch + 1, self._epoch, decided.isr, decided.eligible
         )
-        relies_on = {decided.leader: self.brokers[decided.leader].epoch} if decided.leader != NO_LEADER else {}
+        relies_on = {decided.leader: self.brokers[decided.leader].epoch} if decided.leader in self.brokers else {}
         return PartitionStateChange(where, state, known.version, relies_on)

@@ -80,7 +80,7 @@ class IsrLoop:
                 continue
             for replica in leading.followers:
                 if leading.may_join(replica, partition.high_watermark):
-                    asked.append((partition, leading, leading.ask_to_join(replica)))
+                    asked.append((partition, leading, leading.ask_to_join(replica, partition.min_insync)))
                     break
         await self._write_all(asked)
         for partition, leading, _ in asked:

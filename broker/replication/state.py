@@ -70,6 +70,8 @@ class LeaderState:
     def fetched(self, replica: int, offset: int, broker_epoch: int, leader_end: int, now: float) -> None:
         """A follower has everything before ``offset``: it asks for what comes next, in this leader epoch."""
         follower = self.followers[replica]
+        if broker_epoch < follower.broker_epoch:
+            return  # from a former life, overtaken by the present one: what that life had may be lost [I6]
         if offset >= leader_end:
             follower.caught_up_at = now
         elif offset >= follower.leader_end_then:

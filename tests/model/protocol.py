@@ -3,9 +3,9 @@
 A state is a tuple of tuples; ``steps`` gives all that may happen next. Everything that the network may do is in it: an
 order of the controller arrives late or never, a fetch arrives when its sender has long moved on, a change of the ISR takes
 effect without the leader learning of it. The controller fences whom it likes and elects when it likes; brokers restart at
-any moment, with or without the end of their log. Where the real code is pure, the model calls it: LeaderState, elect,
-EpochCache. What it takes for granted: a request to ZooKeeper that is lost stays lost (a sync comes before the read that
-settles it), and a broker that loses its tail is not the last in-sync replica that still has everything.
+any moment, with or without the end of their log. Where the real code is pure, the model calls it: LeaderState,
+ControllerState, EpochCache. What it takes for granted: a request to ZooKeeper that is lost stays lost (a sync comes before
+the read that settles it), and a broker that loses its tail is not the last in-sync replica that still has everything.
 
 Every rule that makes the protocol safe can be switched off by name (rules.py); search.py shows what happens then.
 """
@@ -13,7 +13,16 @@ Every rule that makes the protocol safe can be switched off by name (rules.py); 
 from collections.abc import Iterator
 
 from ottla.wire.names import NO_EPOCH, NO_LEADER
-from tests.model.real_code import Decision, cache_assign, cache_cut, decision, end_of_epoch, leader_state, with_change
+from tests.model.real_code import (
+    Decision,
+    after_fetch,
+    cache_assign,
+    decision,
+    end_of_epoch,
+    leader_state,
+    shortened,
+    with_change,
+)
 from tests.model.rules import RULES
 from tests.model.states import (
     NOTHING,
@@ -43,10 +52,7 @@ class Protocol:
         assert off <= RULES.keys(), off
         self.bounds = bounds
         self.off = off
-
-    @property
-    def _min_insync_to_join(self) -> int:
-        return len(REPLICAS) + 1 if "keptEligible" in self.off else self.bounds.min_insync
+        self._min_insync_to_join = len(REPLICAS) + 1 if "keptEligible" in off else bounds.min_insync
 
     def first(self) -> State:
         """Broker 0 leads in epoch 1, all are in sync, nothing is written."""
@@ -131,9 +137,8 @@ class Protocol:
         if broker.leading is not None or broker.leader in (NO_LEADER, f):
             return s
         fetch = self._snapshot(f, broker)
-        if not fetch.offset:
-            return s  # it says nothing
-        if "unfencedFetch" not in self.off and s.brokers[fetch.leader].epoch > fetch.epoch:
+        refused = "unfencedFetch" not in self.off and s.brokers[fetch.leader].epoch > fetch.epoch
+        if refused or not fetch.offset:  # one that asks for the first record says nothing of its sender
             return s
         return s._replace(fetches=s.fetches | {fetch})
 
@@ -149,11 +154,11 @@ class Protocol:
     def _counted(self, s: State, fetch: StaleFetch) -> State:
         leader = s.brokers[fetch.leader]
         assert leader.leading is not None
-        followers = list(leader.leading.followers)
-        followers[fetch.sender] = (fetch.offset, fetch.broker_epoch)
-        return self._advanced(
-            s, fetch.leader, leader._replace(leading=leader.leading._replace(followers=tuple(followers)))
-        )
+        if "formerLifeFetch" in self.off:
+            progress = put(leader.leading.followers, fetch.sender, (fetch.offset, fetch.broker_epoch))
+        else:
+            progress = after_fetch(fetch.leader, leader.epoch, leader.leading, fetch)
+        return self._advanced(s, fetch.leader, leader._replace(leading=leader.leading._replace(followers=progress)))
 
     def _stale_fetch(self, s: State, fetch: StaleFetch) -> Iterator[Step]:
         leader = s.brokers[fetch.leader]
@@ -173,7 +178,7 @@ class Protocol:
         leader = s.brokers[fetch.leader]
         if leader.leading is None:
             return
-        same = leader.epoch == follower.epoch or "unfencedFetch" in self.off
+        same = leader.epoch == follower.epoch
         found = self._divergence(leader, fetch)
         if found is not None:
             if (same or "unfencedTruncate" in self.off) and (found[0] != NO_EPOCH or "lenOnly" in self.off):
@@ -224,7 +229,7 @@ class Protocol:
         else:
             own_epoch, own_end = end_of_epoch(follower.cache, epoch, len(follower.log))
             target = max(0, min(own_end, end) if own_epoch == epoch else own_end)
-        return _shortened(follower, min(target, len(follower.log)))
+        return shortened(follower, min(target, len(follower.log)))
 
     # --- orders --------------------------------------------------------------------------------------------------------
 
@@ -243,9 +248,8 @@ class Protocol:
         """Partition.apply, behind the checks of ControlHandlers."""
         b, zk = order.to, order.state
         broker = s.brokers[b]
-        if order.broker_epoch != broker.broker_epoch and "noKip380" not in self.off:
-            return
-        if not self._matters(order, broker):
+        meant_for_it = order.broker_epoch == broker.broker_epoch or "noKip380" in self.off
+        if not (meant_for_it and self._matters(order, broker)):
             return
         s = self._left_behind(s, b)
         new_epoch = zk.epoch != broker.epoch
@@ -253,7 +257,7 @@ class Protocol:
         if zk.leader != b:
             told = told._replace(leading=None)
             if "truncToHW" in self.off and new_epoch:
-                told = _shortened(told, told.high_watermark)
+                told = shortened(told, told.high_watermark)
         elif told.leading is None or new_epoch:
             if told.cache and zk.epoch < told.cache[-1][0]:
                 return
@@ -333,7 +337,7 @@ class Protocol:
             suspect = s.suspect | ({b} & s.zk.holders)
             after = after._replace(losses=s.losses + 1, suspect=suspect)
             for end in range(len(broker.log)):
-                lost = _shortened(restarted, end)
+                lost = shortened(restarted, end)
                 yield f"broker {b} loses power, and its log from {end} on, and restarts", self._with(after, b, lost)
 
     # --- the controller ------------------------------------------------------------------------------------------------
@@ -394,9 +398,3 @@ class Protocol:
         if seen != s.seen and "noBounce" not in self.off:
             after = self._told_again(s._replace(seen=seen), [b for b in REPLICAS if seen[b]])
             yield "a new controller reads everything", after
-
-
-def _shortened(broker: Broker, end: int) -> Broker:
-    return broker._replace(
-        log=broker.log[:end], cache=cache_cut(broker.cache, end), high_watermark=min(broker.high_watermark, end)
-    )

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.broker.controller.state import Broker, ControllerState, WriteStates
-from ottla.broker.replication.state import Change, Isr, LeaderState
+from ottla.broker.replication.state import UNKNOWN, Change, Isr, LeaderState
 from ottla.broker.storage.epochs import EpochCache, EpochStart
 from ottla.wire.messages import BrokerEndpoint
 from ottla.zk.metadata import LoadedTopic, VersionedState
 from ottla.zk.znodes import PartitionStateZnode, TopicZnode
-from tests.model.states import Leading, Pending, Zk
+from tests.model.states import Broker as ModelBroker
+from tests.model.states import Leading, Pending, StaleFetch, Zk
 
 Entries = tuple[tuple[int, int], ...]
 
@@ -45,10 +46,27 @@ def cache_cut(entries: Entries, end: int) -> Entries:
     return tuple((entry.epoch, entry.start_offset) for entry in cache.entries)
 
 
+def shortened(broker: ModelBroker, end: int) -> ModelBroker:
+    """A broker whose log ends at ``end``, and its epochs with it."""
+    return broker._replace(
+        log=broker.log[:end], cache=cache_cut(broker.cache, end), high_watermark=min(broker.high_watermark, end)
+    )
+
+
 @cache
 def leader_state(broker: int, epoch: int, leading: Leading) -> LeaderState:
     """A real LeaderState that knows what the model's leader knows. Shared: only ask it, never change it."""
     return _leader_state(broker, epoch, leading)
+
+
+@cache
+def after_fetch(broker: int, epoch: int, leading: Leading, fetch: StaleFetch) -> tuple[tuple[int, int], ...]:
+    """What a leader knows of each replica once it has seen a fetch."""
+    state = _leader_state(broker, epoch, leading)
+    state.fetched(fetch.sender, fetch.offset, fetch.broker_epoch, fetch.offset, 0.0)
+    unknown = (UNKNOWN, UNKNOWN)
+    known = {replica: (seen.log_end_offset, seen.broker_epoch) for replica, seen in state.followers.items()}
+    return tuple(known.get(replica, unknown) for replica in range(len(leading.followers)))
 
 
 def _leader_state(broker: int, epoch: int, leading: Leading) -> LeaderState:

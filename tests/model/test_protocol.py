@@ -42,6 +42,7 @@ WHERE_IT_SHOWS = {
     "noBeCheck": Bounds(2, 1, 1, 1, 1, isr=TWO),
     "noKip380": Bounds(3, 1, 0, 1, 1),
     "keptEligible": Bounds(2, 1, 1, 2, 0, min_insync=2, isr=(0,), eligible=(1,)),
+    "formerLifeFetch": Bounds(2, 1, 1, 1, 1, isr=TWO),
     "suspectTail": Bounds(2, 1, 0, 1, 1),
 }
 

@@ -11,6 +11,7 @@ from ottla.broker.controller.state import (
     RemoveTopic,
     Tell,
     WriteStates,
+    WriteTopic,
 )
 from ottla.wire.control import LeaderAndIsrRequest, PartitionState, StopReplicaRequest, UpdateMetadataRequest
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
@@ -134,6 +135,10 @@ class ControllerScript:
     def do_preferred(self, command: Command) -> list[str]:
         return self._show(self.controller.preferred_leaders())
 
+    def do_move(self, command: Command) -> list[str]:
+        """move <topic>-<partition> <replicas>: give a partition other replicas."""
+        return self._show(self.controller.move(_partition(command.words[0]), numbers(command.words[1])))
+
     def do_place(self, command: Command) -> list[str]:
         """place <partitions> <replication factor> <broker>:<rack> ..."""
         partitions, factor, *brokers = command.words
@@ -160,7 +165,7 @@ class ControllerScript:
             elif isinstance(action, ReadAgain):
                 lines.append(f"read {action.name} again")
             else:
-                lines.append(str(action))
+                lines.append(f"write {action.name}: {_assignment(action)}, if version {action.version}")
         return lines
 
 
@@ -175,6 +180,16 @@ def _brokers(words: list[str]) -> dict[int, Broker]:
         broker, epoch = word.rstrip("!").split("@")
         found[int(broker)] = Broker(BrokerEndpoint(int(broker), "host", 9092), int(epoch), word.endswith("!"))
     return found
+
+
+def _assignment(action: WriteTopic) -> str:
+    topic = action.topic
+    told = []
+    for partition, replicas in topic.partitions.items():
+        comes, goes = topic.adding_replicas.get(partition, ()), topic.removing_replicas.get(partition, ())
+        moves = f" (come {listed(comes)}, go {listed(goes)})" if comes or goes else ""
+        told.append(f"{partition} on {listed(replicas)}{moves}")
+    return "; ".join(told)
 
 
 def _result(result: int | OttlaError) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.transcripts import check_transcript
+from tests.support.transcripts import check_transcript, transcript
 from tests.unit.broker.controller_script import ControllerScript
 from tests.unit.broker.replication_script import ReplicationScript
 
@@ -26,3 +26,10 @@ def test_replication_transcript(path):
 def test_there_are_scripts():
     assert len(CONTROLLER) >= 10
     assert len(REPLICATION) >= 8
+
+
+def test_a_transcript_that_does_not_hold_is_told_from_one_that_does():
+    true = "lead epoch=1 replicas=1,2 isr=1,2\n----\nhigh watermark 0, counting 1,2\n"
+    assert transcript(true, ReplicationScript().run) == true
+    false = true.replace("counting 1,2", "counting 1")
+    assert transcript(false, ReplicationScript().run) == true
