@@ -38,8 +38,12 @@ class ClientConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bootstrap_servers", parse_addresses(self.bootstrap_servers))
-        for name in ("request_timeout_ms", "connect_timeout_ms", "metadata_max_age_ms", "retry_backoff_ms"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "a positive number of milliseconds")
+        self.require_positive("request_timeout_ms", "connect_timeout_ms", "metadata_max_age_ms")
+        self.require_positive("retry_backoff_ms", "retry_backoff_max_ms")
+
+    def require_positive(self, *names: str) -> None:
+        for name in names:
+            require(getattr(self, name) > 0, name, getattr(self, name), "a positive number")
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -71,7 +75,7 @@ class ProducerConfig(ClientConfig):
         names = ["none", *(codec.name.lower() for codec in Codec if codec)]
         require((self.compression_type or "none") in names, "compression_type", self.compression_type, ", ".join(names))
         require(self.partitioner in ("round_robin", "sticky"), "partitioner", self.partitioner, "round_robin or sticky")
-        require(self.batch_size > 0, "batch_size", self.batch_size, "a positive number of bytes")
+        self.require_positive("batch_size", "max_request_size", "buffer_memory", "delivery_timeout_ms", "max_block_ms")
         require(self.linger_ms >= 0, "linger_ms", self.linger_ms, "0 or more milliseconds")
         flight = self.max_in_flight_requests_per_connection
         require(flight > 0, "max_in_flight_requests_per_connection", flight, "1 or more")
@@ -107,8 +111,10 @@ class ConsumerConfig(ClientConfig):
         super().__post_init__()
         reset = self.auto_offset_reset
         require(reset in ("earliest", "latest", "none"), "auto_offset_reset", reset, "earliest, latest or none")
-        for name in ("fetch_max_bytes", "max_partition_fetch_bytes", "max_poll_records", "fetch_buffer_bytes"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "a positive number")
+        self.require_positive("fetch_max_bytes", "max_partition_fetch_bytes", "max_poll_records", "fetch_buffer_bytes")
+        self.require_positive("consumer_timeout_ms")
+        require(self.fetch_min_bytes >= 0, "fetch_min_bytes", self.fetch_min_bytes, "0 or more")
+        require(self.fetch_max_wait_ms >= 0, "fetch_max_wait_ms", self.fetch_max_wait_ms, "0 or more milliseconds")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +124,7 @@ class AdminConfig(ClientConfig):
 
 def build(cls: type[C], options: Mapping[str, Any]) -> C:
     """A config from keyword arguments, or from Kafka's own names with dots; a name nobody knows is an error."""
-    known = {f.name for f in fields(cls)}
+    known = {f.name: f.type for f in fields(cls)}
     values = {}
     for name, value in options.items():
         plain = name.replace(".", "_")
@@ -126,8 +132,18 @@ def build(cls: type[C], options: Mapping[str, Any]) -> C:
             near = difflib.get_close_matches(plain, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(sorted(known))}"
             raise ConfigError(f"unknown option {name!r}; {hint}", hint=hint)
-        values[plain] = value
+        values[plain] = as_number(name, known[plain], value)
     return cls(**values)
+
+
+def as_number(name: str, kind: object, value: Any) -> Any:
+    """A number where one is wanted, though it may come as text, as out of a properties file."""
+    if kind not in (int, float) or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    try:
+        return int(value) if kind is int else float(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name}={value!r} is not allowed; give a number") from None
 
 
 def require(holds: bool, name: str, value: object, allowed: str) -> None:
