@@ -178,7 +178,7 @@ class Node:
                     partitions, view, self._acks, Flusher(), metrics, lambda: membership.unsure
                 ),
                 Api.FETCH: FetchHandler(partitions, view, self._fetches, metrics, isr_loop.look_at),
-                Api.LIST_OFFSETS: ListOffsetsHandler(partitions),
+                Api.LIST_OFFSETS: ListOffsetsHandler(partitions, view),
                 Api.METADATA: MetadataHandler(view),
                 Api.API_VERSIONS: ApiVersionsHandler(lambda: membership.identity, software),
                 Api.CREATE_TOPICS: topics.create,

@@ -32,6 +32,11 @@ class AsyncAdmin:
         self._config = build(AdminConfig, options)
         self._cluster = Cluster(self._config)
 
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "AsyncAdmin":
+        """From Kafka's own names: ``{"bootstrap.servers": ...}``."""
+        return cls(**config)
+
     async def __aenter__(self) -> "AsyncAdmin":
         return self
 

@@ -6,20 +6,22 @@ the calling thread and does not wait for the other one.
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.client.admin import DEFAULT_TIMEOUT_S, AsyncAdmin
 from ottla.client.batches import Headers
-from ottla.client.consumer import BATCHES_BYTES, AsyncConsumer
+from ottla.client.consumer import BATCHES_BYTES, LONG_S, AsyncConsumer
 from ottla.client.delivery import ManyDelivery, RecordDelivery
-from ottla.client.loop_thread import shared_loop_thread
+from ottla.client.loop_thread import forked_error, refuse_on_loop_thread, shared_loop_thread
 from ottla.client.producer import AsyncProducer
 from ottla.client.records import FetchedBatch, Record
-from ottla.wire.errors import ClientClosed
+from ottla.wire.errors import ClientClosed, OttlaError
 from ottla.wire.names import TopicPartition
 from ottla.wire.requests import MetadataResponse, TopicMetadata
+
+R = TypeVar("R")
 
 
 class Producer:
@@ -35,8 +37,9 @@ class Producer:
         self._twin = self._thread.call(lambda: AsyncProducer(**options))
         self._outbox = self._twin.outbox
         self._accumulator = self._twin.outbox.accumulator
-        self._wake = self._twin.send_loop.wake
+        self._wake = self._accumulator.on_sealed = self._twin.send_loop.wake
         self._closed = False
+        self._thread.clients.add(self)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Producer":
@@ -65,7 +68,8 @@ class Producer:
         if self._closed or self._accumulator.full or not self._outbox.knows(topic):
             self._make_ready(topic)
         batch, index = self._outbox.add(topic, value, key, headers, partition, timestamp_ms)
-        self._wake()
+        if index == 0:  # the send loop knows of a batch that has records already
+            self._wake()
         return RecordDelivery(batch, index)
 
     def send_many(
@@ -95,7 +99,16 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Deliver what is queued, then close. ``timeout`` bounds the delivery; what is left then fails."""
         self._closed = True
-        self._thread.run(self._twin.close(timeout))
+        if not self._thread.lost:  # a forked child has nothing to close: the connections are its parent's
+            self._thread.run(self._twin.close(timeout))
+
+    def close_at_exit(self, timeout: float) -> None:
+        if not self._closed:
+            self.close(timeout)
+
+    def forked(self, why: OttlaError) -> None:
+        self._closed = True
+        self._accumulator.abandon(why)
 
     def _make_ready(self, topic: str) -> None:
         self._thread.run(self._twin.ready(topic))
@@ -116,7 +129,9 @@ class Consumer:
         self._inbox.on_data = self._data.set
         self._inbox.on_room = self._poke
         self._patience_s = self._twin.config.consumer_timeout_ms / 1000
+        self._taking = threading.Lock()
         self._closed = False
+        self._thread.clients.add(self)
 
     @classmethod
     def from_config(cls, topics: Iterable[str], config: Mapping[str, Any]) -> "Consumer":
@@ -133,8 +148,15 @@ class Consumer:
 
     def close(self) -> None:
         self._closed = True
-        self._thread.run(self._twin.close())
         self._data.set()
+        if not self._thread.lost:
+            self._thread.run(self._twin.close())
+
+    def close_at_exit(self, timeout: float) -> None:
+        self.close()
+
+    def forked(self, why: OttlaError) -> None:
+        self._closed = True
 
     # --- what to read ------------------------------------------------------------------------------------------------
 
@@ -174,44 +196,46 @@ class Consumer:
 
     def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[Record]:
         """Records that have come, at most ``max_records``; waits up to ``timeout`` s for the first. Empty if none came."""
-        if self._wait_for_data(timeout):
-            return self._inbox.take_records(max_records or self._twin.config.max_poll_records)
-        return []
+        most = self._twin.poll_limit(max_records)
+        return self._first(lambda: self._inbox.take_records(most), timeout)
 
     def poll_batches(self, timeout: float = 0.0) -> list[FetchedBatch]:
         """As ``poll``, whole batches with their columns: the fast way for much data."""
-        if self._wait_for_data(timeout):
-            return self._inbox.take_batches(BATCHES_BYTES)
-        return []
+        return self._first(lambda: self._inbox.take_batches(BATCHES_BYTES), timeout)
 
     def __iter__(self) -> Iterator[Record]:
-        longest_s = 3600.0
         while not self._closed:
-            records = self.poll(min(self._patience_s, longest_s), max_records=10_000)
-            yield from records
-            if not records and self._patience_s < longest_s:
+            try:
+                chunk = self._first(self._inbox.chunk, self._patience_s)
+            except ClientClosed:
                 return
+            if chunk is None:
+                return
+            yield from chunk
 
     def _poke(self) -> None:
         self._thread.loop.call_soon_threadsafe(self._twin.poke)
 
-    def _wait_for_data(self, timeout: float) -> bool:
-        if self._closed:
-            raise ClientClosed("the consumer is closed")
-        self._twin.check_begun()
+    def _first(self, take: Callable[[], R], timeout: float) -> R:
+        """What ``take`` finds, waiting until it finds something; what it gives for nothing when time is over."""
         deadline = time.monotonic() + timeout
-        while not self._inbox.has_data:
-            self._data.clear()
-            if self._inbox.has_data:  # it came between the two
-                break
-            left = deadline - time.monotonic()
-            if left <= 0 or not self._data.wait(left):
-                break
+        while True:
             if self._closed:
-                raise ClientClosed("the consumer was closed")
-        if not self._inbox.has_data and timeout > 0:
+                raise forked_error() if self._thread.lost else ClientClosed("the consumer is closed")
+            self._twin.check_open()
+            self._data.clear()
+            with self._taking:
+                if taken := take():
+                    return taken
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            refuse_on_loop_thread()
+            if not self._closed:
+                self._data.wait(min(left, LONG_S))
+        if timeout > 0:
             self._twin.raise_trouble()
-        return self._inbox.has_data
+        return taken
 
     # --- looking up --------------------------------------------------------------------------------------------------
 
@@ -242,6 +266,12 @@ class Admin:
     def __init__(self, **options: Any) -> None:
         self._thread = shared_loop_thread()
         self._twin = self._thread.call(lambda: AsyncAdmin(**options))
+        self._thread.clients.add(self)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "Admin":
+        """From Kafka's own names: ``{"bootstrap.servers": ...}``."""
+        return cls(**config)
 
     def __enter__(self) -> "Admin":
         return self
@@ -252,7 +282,14 @@ class Admin:
         self.close()
 
     def close(self) -> None:
-        self._thread.run(self._twin.close())
+        if not self._thread.lost:
+            self._thread.run(self._twin.close())
+
+    def close_at_exit(self, timeout: float) -> None:
+        self.close()
+
+    def forked(self, why: OttlaError) -> None:
+        """Nothing to do: whatever is asked of it from now on is refused by the loop thread."""
 
     def create_topic(
         self,

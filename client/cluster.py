@@ -2,11 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from ottla.client.config import ClientConfig
-from ottla.net.channel import Channel, connect
+from ottla.client.connect_loop import connect_unhurried
+from ottla.net.channel import Channel
 from ottla.net.retry import backoff
 from ottla.wire.errors import (
     ClientClosed,
@@ -24,6 +25,10 @@ from ottla.wire.requests import MetadataRequest, MetadataResponse, PartitionMeta
 M = TypeVar("M", bound=Message)
 R = TypeVar("R")
 
+MAIN_LANE, FETCH_LANE = 0, 1
+"""Answers come in the order of the requests, so a fetch that waits for records would hold up all behind it: fetches go over
+a connection of their own."""
+
 METADATA_TIMEOUT_S = 5.0
 """How long one broker may take to answer a metadata request before the next one is asked."""
 
@@ -33,18 +38,20 @@ class Cluster:
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
-        self._channels: dict[tuple[str, int], Channel] = {}
-        self._connecting: dict[tuple[str, int], asyncio.Lock] = {}
+        self._channels: dict[tuple[str, int, int], Channel] = {}
+        self._connecting: dict[tuple[str, int, int], asyncio.Lock] = {}
         self._refreshing = asyncio.Lock()
         self._refreshed_at = float("-inf")
-        self._closed = False
+        self.closed = False
+        self._failed_at: dict[tuple[str, int], float] = {}
         self._tried: dict[str, str] = {}
         self.brokers: dict[int, BrokerEndpoint] = {}
         self.topics: dict[str, TopicMetadata] = {}
+        self._missing: dict[str, OttlaError] = {}
         self.controller = -1
         self.cluster_id = ""
         self.watched: set[str] = set()
-        """The topics that a refresh asks for."""
+        """The topics that a refresh asks for: those of the client, and no others."""
 
     # --- who leads what ------------------------------------------------------------------------------------------------
 
@@ -74,98 +81,126 @@ class Cluster:
     async def topic(self, name: str, timeout_s: float) -> TopicMetadata:
         """A topic's partitions, waiting for the topic to appear and asking again until ``timeout_s`` is over."""
         check_topic_name(name)
-        self.watched.add(name)
         known = self.topics.get(name)
         if known is not None and not self.stale:
             return known
 
         async def ask() -> TopicMetadata:
-            await self.refresh([name])
+            self.watched.add(name)
+            await self.refresh()
+            self.raise_if_missing(name)
             return self.topics[name]
 
-        return await self.retry(ask, timeout_s, f"topic {name!r} was not found")
+        try:
+            return await self.retry(ask, timeout_s, f"topic {name!r} was not found")
+        finally:
+            if name not in self.topics:
+                self.watched.discard(name)  # a name that was misspelt is not asked for ever after
 
-    async def refresh(self, topics: Iterable[str] | None = None) -> MetadataResponse:
-        """Ask any broker for the brokers and for ``topics`` (default: all that are watched)."""
+    def raise_if_missing(self, name: str) -> None:
+        """Raise what the last refresh said about a topic that is not known."""
+        if name not in self.topics:
+            error = self._missing.get(name) or UnknownTopicOrPartition(f"topic {name!r} does not exist")
+            raise type(error)(str(error), topic=name)
+
+    async def refresh(self) -> None:
+        """Ask any broker for the brokers and for the topics that are watched."""
+        asked_at = time.monotonic()
         async with self._refreshing:
-            wanted = sorted(set(topics) if topics is not None else self.watched)
-            answer = await self.ask_any(MetadataRequest(topics=wanted), MetadataResponse)
-            self._learn(answer)
+            if self._refreshed_at > asked_at and self._known_names() >= self.watched:
+                return  # somebody else asked while we waited for our turn
+            self._learn(await self.ask_any(MetadataRequest(topics=sorted(self.watched)), MetadataResponse))
             self._refreshed_at = time.monotonic()
-        for topic in answer.topics:
-            if topic.error_code and topics is not None:
-                raise error_for(topic.error_code, topic.error_message, topic=topic.name)
-        return answer
 
-    async def refresh_after(self, seen_at: float) -> None:
-        """Refresh, unless somebody already did since ``seen_at``: many failures at once need one question only."""
-        if self._refreshed_at <= seen_at:
-            await self.refresh()
+    def _known_names(self) -> set[str]:
+        return self.topics.keys() | self._missing.keys()
 
     def _learn(self, answer: MetadataResponse) -> None:
         self.cluster_id, self.controller = answer.cluster_id, answer.controller
         self.brokers = {broker.id: broker for broker in answer.brokers}
         for topic in answer.topics:
-            if topic.error_code == UnknownTopicOrPartition.code:
-                self.topics.pop(topic.name, None)
-            elif not topic.error_code:
-                self.topics[topic.name] = topic
+            if not topic.error_code:
+                self._missing.pop(topic.name, None)
+                self.topics[topic.name] = newest(topic, self.topics.get(topic.name))
+            else:
+                self._missing[topic.name] = error_for(topic.error_code, topic.error_message, topic=topic.name)
+                if topic.error_code == UnknownTopicOrPartition.code:
+                    self.topics.pop(topic.name, None)
 
     # --- connections -----------------------------------------------------------------------------------------------------
 
-    async def channel(self, broker_id: int) -> Channel:
+    async def channel(self, broker_id: int, lane: int = MAIN_LANE) -> Channel:
         """The connection to a broker, made when it is not there."""
         broker = self.brokers.get(broker_id)
         if broker is None:
             raise LeaderNotAvailable(f"broker {broker_id} is not among those that are known: {sorted(self.brokers)}")
-        return await self._channel_to(broker.host, broker.port)
+        return await self._channel_to(broker.host, broker.port, lane)
 
     def open_channel(self, broker_id: int) -> Channel | None:
         """The connection to a broker if it stands."""
         broker = self.brokers.get(broker_id)
-        channel = self._channels.get((broker.host, broker.port)) if broker is not None else None
+        channel = self._channels.get((broker.host, broker.port, MAIN_LANE)) if broker is not None else None
         return channel if channel is not None and channel.usable else None
 
-    async def leader_channel(self, where: TopicPartition) -> Channel:
-        leader = self.leader(where)
-        if leader is None:
-            raise LeaderNotAvailable(f"{where} has no leader", topic=where.topic, partition=where.partition)
-        return await self.channel(leader)
-
-    async def _channel_to(self, host: str, port: int) -> Channel:
-        if self._closed:
+    async def _channel_to(self, host: str, port: int, lane: int = MAIN_LANE) -> Channel:
+        if self.closed:
             raise ClientClosed
-        address = (host, port)
+        address = (host, port, lane)
         channel = self._channels.get(address)
         if channel is not None and channel.usable:
             return channel
         async with self._connecting.setdefault(address, asyncio.Lock()):
             channel = self._channels.get(address)
             if channel is None or not channel.usable:
-                timeout_s = self._config.connect_timeout_ms / 1000
-                channel = await connect(host, port, client_id=self._config.client_id, timeout_s=timeout_s)
-                if self._closed:
+                channel = await self._connect(host, port)
+                if self.closed:
                     await channel.close()
                     raise ClientClosed
                 self._channels[address] = channel
             return channel
 
+    async def _connect(self, host: str, port: int) -> Channel:
+        timeout_s = self._config.connect_timeout_ms / 1000
+        try:
+            channel = await connect_unhurried(host, port, client_id=self._config.client_id, timeout_s=timeout_s)
+        except OttlaError as error:
+            self._failed((host, port), error)
+            raise
+        self._tried.pop(f"{host}:{port}", None)
+        return channel
+
+    def _failed(self, address: tuple[str, int], error: OttlaError) -> None:
+        self._failed_at[address] = time.monotonic()
+        self._tried[f"{address[0]}:{address[1]}"] = str(error)
+
     # --- asking ----------------------------------------------------------------------------------------------------------
 
     async def ask_any(self, request: Request, kind: type[M]) -> M:
         """Ask the brokers that are known, then those of bootstrap_servers, until one answers."""
-        known = [(broker.host, broker.port) for broker in self.brokers.values()]
-        known.sort(key=lambda address: address not in self._channels)  # open connections first
-        self._tried = {}
-        for host, port in dict.fromkeys(known + self._config.addresses):
+        for address in self._askable():
             try:
-                channel = await self._channel_to(host, port)
-                return await channel.ask(request, kind, METADATA_TIMEOUT_S)
-            except (ClientClosed, asyncio.CancelledError):
-                raise
+                channel = await self._channel_to(*address)
+                answer = await channel.ask(request, kind, METADATA_TIMEOUT_S)
+            except ClientClosed:
+                if self.closed:
+                    raise
             except OttlaError as error:
-                self._tried[f"{host}:{port}"] = str(error)
+                self._failed(address, error)
+            else:
+                self._failed_at.pop(address, None)
+                self._tried.pop("{}:{}".format(*address), None)
+                return answer
         raise NoBrokersAvailable(f"no broker answered; {self.tried()}", hint="is the cluster up? `ottla status` tells")
+
+    def _askable(self) -> list[tuple[str, int]]:
+        """Whom to ask, in this order: who did not fail, or longest ago, and of those whom we are connected to."""
+        known = [(broker.host, broker.port) for broker in self.brokers.values()]
+
+        def unlikely(address: tuple[str, int]) -> tuple[float, bool]:
+            channel = self._channels.get((*address, MAIN_LANE))
+            return self._failed_at.get(address, 0.0), channel is None or not channel.usable
+
+        return sorted(dict.fromkeys(known + self._config.addresses), key=unlikely)
 
     async def ask_controller(self, request: Request, kind: type[M], timeout_s: float) -> M:
         if self.controller not in self.brokers:
@@ -185,7 +220,7 @@ class Cluster:
                     try:
                         return await attempt()
                     except OttlaError as error:
-                        if not error.retriable:
+                        if not (error.retriable or self.only_hung_up(error)):
                             raise
                         last = error
                     await asyncio.sleep(wait_s)
@@ -194,9 +229,14 @@ class Cluster:
         except TimeoutError:
             pass
         if isinstance(last, UnknownTopicOrPartition | LeaderNotAvailable):
-            raise type(last)(f"{last} (waited {timeout_s:g} s; {self.tried()})", topic=last.topic) from None
+            text = f"{last} (waited {timeout_s:g} s; {self.tried()})"
+            raise type(last)(text, topic=last.topic, partition=last.partition) from None
         why = f": {last}" if last is not None else ""
         raise ClientTimeout(f"{what} within {timeout_s:g} s{why}; {self.tried()}") from None
+
+    def only_hung_up(self, error: OttlaError) -> bool:
+        """Whether a request was lost because we ourselves gave up its connection, for another request's sake."""
+        return isinstance(error, ClientClosed) and not self.closed
 
     async def _refresh_quietly(self) -> None:
         try:
@@ -207,14 +247,22 @@ class Cluster:
             pass  # the attempt itself will say what is wrong
 
     def tried(self) -> str:
-        """The addresses that were asked, and what came of it."""
+        """The addresses that could not be asked, and why; where there are none, those of the brokers."""
         if self._tried:
             return "tried " + ", ".join(f"{address} ({why})" for address, why in self._tried.items())
         addresses = [f"{broker.host}:{broker.port}" for broker in self.brokers.values()]
         return "brokers are " + ", ".join(addresses or [f"{host}:{port}" for host, port in self._config.addresses])
 
     async def close(self) -> None:
-        self._closed = True
+        self.closed = True
         channels, self._channels = self._channels, {}
-        for channel in channels.values():
-            await channel.close()
+        await asyncio.gather(*(channel.close() for channel in channels.values()))
+
+
+def newest(told: TopicMetadata, known: TopicMetadata | None) -> TopicMetadata:
+    """What a broker told, except where it is behind what another told before: leader epochs only grow."""
+    if known is not None and known.topic_id == told.topic_id:
+        for place, (new, old) in enumerate(zip(told.partitions, known.partitions, strict=False)):
+            if new.leader_epoch < old.leader_epoch:
+                told.partitions[place] = old
+    return told

@@ -16,6 +16,9 @@ Deserializer = Callable[[Any], Any]
 
 DEFAULT_PORT = 9092
 
+IDEMPOTENT_IN_FLIGHT_MAX = 5
+"""A broker remembers the last five batches of a producer: more in flight could not be told apart when they come again."""
+
 
 def option(default: Any, text: str) -> Any:
     """A field of a config: its default and what it is for, in the user's words."""
@@ -38,8 +41,12 @@ class ClientConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bootstrap_servers", parse_addresses(self.bootstrap_servers))
-        for name in ("request_timeout_ms", "connect_timeout_ms", "metadata_max_age_ms", "retry_backoff_ms"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "a positive number of milliseconds")
+        self.require_positive("request_timeout_ms", "connect_timeout_ms", "metadata_max_age_ms")
+        self.require_positive("retry_backoff_ms", "retry_backoff_max_ms")
+
+    def require_positive(self, *names: str) -> None:
+        for name in names:
+            require(getattr(self, name) > 0, name, getattr(self, name), "a positive number")
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -59,6 +66,9 @@ class ProducerConfig(ClientConfig):
     buffer_memory: int = option(64 * 1024 * 1024, "how many bytes may wait to be sent; then send() waits")
     max_block_ms: int = option(60_000, "how long send() waits for room or for a topic before it gives up")
     delivery_timeout_ms: int = option(120_000, "how long a record may be tried, all retries included")
+    enable_idempotence: bool | None = option(
+        None, "store every record once, however often it is sent; by default with acks=all and at most 5 in flight"
+    )
     max_in_flight_requests_per_connection: int = option(5, "how many requests travel to one broker at once")
     compression_type: str | None = option(None, "none, gzip, snappy, lz4 or zstd")
     partitioner: str = option("round_robin", "where records without a key go: round_robin or sticky")
@@ -71,14 +81,24 @@ class ProducerConfig(ClientConfig):
         names = ["none", *(codec.name.lower() for codec in Codec if codec)]
         require((self.compression_type or "none") in names, "compression_type", self.compression_type, ", ".join(names))
         require(self.partitioner in ("round_robin", "sticky"), "partitioner", self.partitioner, "round_robin or sticky")
-        require(self.batch_size > 0, "batch_size", self.batch_size, "a positive number of bytes")
+        self.require_positive("batch_size", "max_request_size", "buffer_memory", "delivery_timeout_ms", "max_block_ms")
         require(self.linger_ms >= 0, "linger_ms", self.linger_ms, "0 or more milliseconds")
         flight = self.max_in_flight_requests_per_connection
         require(flight > 0, "max_in_flight_requests_per_connection", flight, "1 or more")
+        able = self.required_acks == ACKS_ALL and flight <= IDEMPOTENT_IN_FLIGHT_MAX
+        allowed = f"it only with acks='all' and at most {IDEMPOTENT_IN_FLIGHT_MAX} requests in flight"
+        require(able or not self.enable_idempotence, "enable_idempotence", self.enable_idempotence, allowed)
 
     @property
     def required_acks(self) -> int:
         return int(self.acks)
+
+    @property
+    def idempotent(self) -> bool:
+        if self.enable_idempotence is None:
+            flight = self.max_in_flight_requests_per_connection
+            return self.required_acks == ACKS_ALL and flight <= IDEMPOTENT_IN_FLIGHT_MAX
+        return self.enable_idempotence
 
     @property
     def codec(self) -> Codec:
@@ -107,8 +127,10 @@ class ConsumerConfig(ClientConfig):
         super().__post_init__()
         reset = self.auto_offset_reset
         require(reset in ("earliest", "latest", "none"), "auto_offset_reset", reset, "earliest, latest or none")
-        for name in ("fetch_max_bytes", "max_partition_fetch_bytes", "max_poll_records", "fetch_buffer_bytes"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "a positive number")
+        self.require_positive("fetch_max_bytes", "max_partition_fetch_bytes", "max_poll_records", "fetch_buffer_bytes")
+        self.require_positive("consumer_timeout_ms")
+        require(self.fetch_min_bytes >= 0, "fetch_min_bytes", self.fetch_min_bytes, "0 or more")
+        require(self.fetch_max_wait_ms >= 0, "fetch_max_wait_ms", self.fetch_max_wait_ms, "0 or more milliseconds")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +140,7 @@ class AdminConfig(ClientConfig):
 
 def build(cls: type[C], options: Mapping[str, Any]) -> C:
     """A config from keyword arguments, or from Kafka's own names with dots; a name nobody knows is an error."""
-    known = {f.name for f in fields(cls)}
+    known = {f.name: f.type for f in fields(cls)}
     values = {}
     for name, value in options.items():
         plain = name.replace(".", "_")
@@ -126,8 +148,18 @@ def build(cls: type[C], options: Mapping[str, Any]) -> C:
             near = difflib.get_close_matches(plain, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(sorted(known))}"
             raise ConfigError(f"unknown option {name!r}; {hint}", hint=hint)
-        values[plain] = value
+        values[plain] = as_number(name, known[plain], value)
     return cls(**values)
+
+
+def as_number(name: str, kind: object, value: Any) -> Any:
+    """A number where one is wanted, though it may come as text, as out of a properties file."""
+    if kind not in (int, float) or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    try:
+        return int(value) if kind is int else float(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name}={value!r} is not allowed; give a number") from None
 
 
 def require(holds: bool, name: str, value: object, allowed: str) -> None:

@@ -2,12 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.client.cluster import Cluster
-from ottla.client.config import ConsumerConfig, build
+from ottla.client.config import ConsumerConfig, build, require
 from ottla.client.fetch_loop import FetchLoop
 from ottla.client.inbox import Inbox
 from ottla.client.offsets import list_offsets
@@ -17,7 +17,12 @@ from ottla.wire.errors import ClientClosed, ClientTimeout, ConfigError
 from ottla.wire.messages import EARLIEST, LATEST
 from ottla.wire.names import TopicPartition
 
+R = TypeVar("R")
+
 DEFAULT_TIMEOUT_S = 30.0
+LONG_S = 3600.0
+"""For ever is waited for in pieces that every clock can count."""
+
 BATCHES_BYTES = 4 * 1024 * 1024
 """About how much one poll_batches gives."""
 
@@ -39,7 +44,11 @@ class AsyncConsumer:
         self._closed = False
         if topics:
             self._fetch_loop.start()
-        self._started = bool(topics)
+
+    @classmethod
+    def from_config(cls, topics: Iterable[str], config: Mapping[str, Any]) -> "AsyncConsumer":
+        """From Kafka's own names: ``{"bootstrap.servers": ..., "auto.offset.reset": "earliest"}``."""
+        return cls(*topics, **config)
 
     async def __aenter__(self) -> "AsyncConsumer":
         return self
@@ -60,15 +69,13 @@ class AsyncConsumer:
 
     async def subscribe(self, topics: Iterable[str]) -> None:
         """Read all partitions of these topics and of no others."""
-        self._subscription.topics = list(dict.fromkeys(topics))
-        self._subscription.by_hand = False
-        self._begin()
+        self._subscription.subscribe(topics)
+        self._look_again()
 
     async def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
         """Read exactly these partitions."""
-        self._subscription.by_hand = True
         self._subscription.assign(TopicPartition(*where) for where in partitions)
-        self._begin()
+        self._look_again()
 
     async def assignment(self) -> set[TopicPartition]:
         return set(self._subscription.assigned)
@@ -76,7 +83,7 @@ class AsyncConsumer:
     async def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on reading at ``offset``; before the partition is assigned, begin there."""
         self._subscription.seek(TopicPartition(topic, partition), offset)
-        self._fetch_loop.poke()
+        self._look_again(start=False)
 
     async def seek_to_beginning(self, timeout: float = DEFAULT_TIMEOUT_S) -> None:
         await self._seek_all(EARLIEST, timeout)
@@ -86,76 +93,89 @@ class AsyncConsumer:
 
     async def position(self, topic: str, partition: int, timeout: float = DEFAULT_TIMEOUT_S) -> int:
         """The offset of the record that comes next."""
-        state = self._subscription.assigned.get(TopicPartition(topic, partition))
-        if state is None or state.position == UNKNOWN:
-            await self._positioned(timeout)
-        return self._subscription.state(TopicPartition(topic, partition)).position
+        where = TopicPartition(topic, partition)
+
+        def known() -> bool:
+            state = self._subscription.assigned.get(where)
+            return self._assignment_known() if state is None else state.fetch_offset != UNKNOWN
+
+        await self._prepared(known, timeout, f"no position of {where}")
+        return self.inbox.position(self._subscription.state(where))
 
     async def pause(self, *partitions: tuple[str, int]) -> None:
-        """Fetch nothing more of these until ``resume``."""
+        """Give and fetch nothing more of these until ``resume``."""
         for where in partitions:
-            self._subscription.state(TopicPartition(*where)).paused = True
+            self.inbox.position(self._subscription.state(TopicPartition(*where)))
+            self._subscription.pause(TopicPartition(*where))
+        self._look_again(start=False)
 
     async def resume(self, *partitions: tuple[str, int]) -> None:
         for where in partitions:
-            self._subscription.state(TopicPartition(*where)).paused = False
-        self._fetch_loop.poke()
+            self._subscription.resume(TopicPartition(*where))
+        self._look_again(start=False)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     async def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[Record]:
         """Records that have come, at most ``max_records``; waits up to ``timeout`` s for the first. Empty if none came."""
-        if await self._wait_for_data(timeout):
-            return self.inbox.take_records(max_records or self.config.max_poll_records)
-        return []
+        most = self.poll_limit(max_records)
+        return await self._first(lambda: self.inbox.take_records(most), timeout) or []
 
     async def poll_batches(self, timeout: float = 0.0) -> list[FetchedBatch]:
         """As ``poll``, whole batches with their columns: the fast way for much data."""
-        if await self._wait_for_data(timeout):
-            return self.inbox.take_batches(BATCHES_BYTES)
-        return []
+        return await self._first(lambda: self.inbox.take_batches(BATCHES_BYTES), timeout) or []
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         patience_s = self.config.consumer_timeout_ms / 1000
-        while True:
-            records = await self.poll(min(patience_s, 3600.0), max_records=10_000)
-            for record in records:
-                yield record
-            if not records and patience_s < 3600.0:
+        while not self._closed:
+            try:
+                chunk = await self._first(self.inbox.chunk, patience_s)
+            except ClientClosed:
                 return
+            if chunk is None:
+                return
+            for record in chunk:
+                yield record
 
-    async def _wait_for_data(self, timeout: float) -> bool:
-        self.check_begun()
+    async def _first(self, take: Callable[[], R], timeout: float) -> R:
+        """What ``take`` finds, waiting until it finds something; what it gives for nothing when time is over."""
         deadline = time.monotonic() + timeout
-        if not self.inbox.has_data:
-            await asyncio.sleep(0)
-        while not self.inbox.has_data:
+        while True:
+            self.check_open()
             self._data.clear()
+            if taken := take():
+                return taken
             left = deadline - time.monotonic()
             if left <= 0:
                 break
             try:
-                async with asyncio.timeout(left):
+                async with asyncio.timeout(min(left, LONG_S)):
                     await self._data.wait()
             except TimeoutError:
-                break
-            if self._closed:
-                raise ClientClosed("the consumer was closed")
-        if not self.inbox.has_data and timeout > 0:
+                pass
+        if timeout > 0:
             self.raise_trouble()
-        return self.inbox.has_data
+        else:
+            await asyncio.sleep(0)  # a loop that only ever looks must not keep records from coming
+        return taken
 
-    def check_begun(self) -> None:
+    def poll_limit(self, max_records: int | None) -> int:
+        if max_records is None:
+            return self.config.max_poll_records
+        require(max_records > 0, "max_records", max_records, "1 or more")
+        return max_records
+
+    def check_open(self) -> None:
         if self._closed:
             raise ClientClosed("the consumer is closed")
-        if not self._started:
+        if not self._fetch_loop.started:
             raise ConfigError("the consumer was given nothing to read", hint="name topics, subscribe() or assign()")
 
     def raise_trouble(self) -> None:
-        """Nothing came in time: if reading has not even begun, say why."""
+        """Nothing came in time: if there is nothing that could be read, say why."""
         trouble = self.inbox.trouble
-        if trouble is not None and not self._fetch_loop.ready:
-            raise trouble
+        if trouble is not None and not self._subscription.readable:
+            raise type(trouble)(f"{trouble}; {self._cluster.tried()}", topic=trouble.topic, partition=trouble.partition)
 
     # --- looking up --------------------------------------------------------------------------------------------------
 
@@ -187,26 +207,37 @@ class AsyncConsumer:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        if not self._started:
-            self._started = True
-            self._fetch_loop.start()
-        self._fetch_loop.poke()
-
     def poke(self) -> None:
         self._fetch_loop.poke()
 
-    async def _positioned(self, timeout: float) -> None:
+    def _look_again(self, *, start: bool = True) -> None:
+        """What to read, or from where, is not what it was: what was at hand and what was wrong may be so no more."""
+        self.inbox.trouble = None
+        self.inbox.drop_stale()
+        if start:
+            self._fetch_loop.start()
+        else:
+            self._fetch_loop.poke()
+
+    def _assignment_known(self) -> bool:
+        return self._subscription.by_hand or bool(self._subscription.assigned)
+
+    async def _prepared(self, enough: Callable[[], bool], timeout: float, what: str) -> None:
+        self.check_open()
         try:
             async with asyncio.timeout(timeout):
-                await self._fetch_loop.positioned()
+                await self._fetch_loop.prepared(enough)
         except TimeoutError:
             self.raise_trouble()
-            raise ClientTimeout(f"no position within {timeout:g} s; {self._cluster.tried()}") from None
+            raise ClientTimeout(f"{what} within {timeout:g} s; {self._cluster.tried()}") from None
 
     async def _seek_all(self, to: int, timeout: float) -> None:
-        await self._positioned(timeout)
-        found = await list_offsets(self._cluster, dict.fromkeys(self._subscription.assigned, to), timeout)
+        deadline = time.monotonic() + timeout
+        await self._prepared(self._assignment_known, timeout, "no partitions are known")
+        wanted: dict[TopicPartition, int] = dict.fromkeys(self._subscription.assigned, to)
+        for topic in {where.topic for where in wanted}:
+            await self._cluster.topic(topic, deadline - time.monotonic())
+        found = await list_offsets(self._cluster, wanted, deadline - time.monotonic())
         for where, (offset, _) in found.items():
             self._subscription.seek(where, offset)
-        self._fetch_loop.poke()
+        self._look_again(start=False)

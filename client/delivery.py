@@ -1,16 +1,21 @@
 """The futures that sending gives back, for callers that block and for callers that await."""
 
 import asyncio
+import itertools
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, TypeVar
 
 from ottla.client.batches import ProducerBatch
+from ottla.client.loop_thread import refuse_on_loop_thread
 from ottla.client.records import RecordMetadata, SentRecords
 from ottla.wire.errors import ClientTimeout, OttlaError
 
 R = TypeVar("R")
+
+logger = logging.getLogger(__name__)
 
 
 class Delivery(Generic[R]):
@@ -28,20 +33,22 @@ class Delivery(Generic[R]):
         return all(batch.done for batch in self._batches())
 
     def add_callback(self, callback: Callable[[Any], object]) -> None:
-        """Call ``callback(self)`` when done, on the client's own thread; it must not block there."""
+        """Call ``callback(self)`` when done, on the client's own thread (here, when done already); it must not block."""
         batches = self._batches()
-        left = len(batches)
-        if left == 0:
-            callback(self)
+        finished = itertools.count(1)  # two threads may be at it, and next() of a count happens at once
 
-        def one_done() -> None:  # always on the client's thread, or here when done already: never twice at a time
-            nonlocal left
-            left -= 1
-            if left == 0:
+        def one_done() -> None:
+            if next(finished) < len(batches):
+                return
+            try:
                 callback(self)
+            except Exception:  # the next one's delivery must not suffer for it
+                logger.exception("a delivery callback failed")
 
         for batch in batches:
             batch.when_done(one_done)
+        if not batches:
+            one_done()
 
 
 class BlockingDelivery(Delivery[R]):
@@ -54,6 +61,7 @@ class BlockingDelivery(Delivery[R]):
         deadline = time.monotonic() + timeout if timeout is not None else None
         for batch in self._batches():
             if not batch.done:
+                refuse_on_loop_thread()
                 arrived = threading.Event()
                 batch.when_done(arrived.set)
                 if not arrived.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
@@ -89,7 +97,8 @@ class AwaitedDelivery(Delivery[R]):
             async with asyncio.timeout(timeout):
                 return await self
         except TimeoutError:
-            raise ClientTimeout(f"not delivered within {timeout:g} s") from None
+            late = next((batch.where for batch in self._batches() if not batch.done), None)
+            raise ClientTimeout(f"not delivered to {late} within {timeout:g} s") from None
 
 
 class _OneRecord(Delivery[RecordMetadata]):

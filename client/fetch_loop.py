@@ -3,16 +3,18 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable, Iterator
 from typing import cast
 
-from ottla.client.cluster import Cluster
+from ottla.client.cluster import FETCH_LANE, Cluster
 from ottla.client.config import ConsumerConfig
 from ottla.client.inbox import Inbox
-from ottla.client.offsets import list_offsets
+from ottla.client.offsets import ask_offsets
 from ottla.client.subscription import UNKNOWN, Assigned, Subscription
-from ottla.wire.errors import OffsetOutOfRange, OttlaError
+from ottla.net.retry import backoff
+from ottla.wire.errors import ClientTimeout, OffsetOutOfRange, OttlaError, RemoteProtocolError
 from ottla.wire.messages import EARLIEST, LATEST
-from ottla.wire.names import NO_LEADER, TopicPartition
+from ottla.wire.names import NO_LEADER
 from ottla.wire.records import split_batches
 from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
@@ -33,14 +35,22 @@ class FetchLoop:
         self._inbox = inbox
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
-        self._positioned = asyncio.Event()
+        self._attempted = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
         self._fetchers: dict[int, asyncio.Task[None]] = {}
         self._wakers: dict[int, asyncio.Event] = {}
         self._refresh_wanted = False
+        self._turn = 0
+
+    @property
+    def started(self) -> bool:
+        return self._main is not None
 
     def start(self) -> None:
-        self._main = self._loop.create_task(self._run())
+        """Begin, or look again at what to read."""
+        if self._main is None:
+            self._main = self._loop.create_task(self._run())
+        self.poke()
 
     async def stop(self) -> None:
         tasks = [task for task in (self._main, *self._fetchers.values()) if task is not None]
@@ -54,80 +64,89 @@ class FetchLoop:
         for waker in self._wakers.values():
             waker.set()
 
-    async def positioned(self) -> None:
-        """Wait until every assigned partition has a position."""
-        while any(state.position == UNKNOWN for state in self._subscription.assigned.values()) or not self.ready:
-            self._positioned.clear()
-            await self._positioned.wait()
-
-    ready = False
-    """Whether reading has begun: topics, leaders and positions were known once."""
+    async def prepared(self, enough: Callable[[], bool]) -> None:
+        """Wait until ``enough()`` is known of what is read; raises what makes waiting useless."""
+        while not enough():
+            if self._inbox.trouble is not None and not self._inbox.trouble.retriable:
+                raise self._inbox.trouble
+            self._attempted.clear()
+            await self._attempted.wait()
 
     # --- what to read --------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        config = self._config
+        waits = self._new_backoff()
         while True:
+            self._changed.clear()
             try:
                 await self._prepare()
                 self._inbox.trouble = None
-                self.ready = True
-                self._positioned.set()
-                wait_s = config.metadata_max_age_ms / 1000
+                wait_s = self._config.metadata_max_age_ms / 1000
+                waits = self._new_backoff()
             except OttlaError as error:
-                if not error.retriable:
-                    self._inbox.fail(error)
-                self._inbox.trouble = error
-                wait_s = config.retry_backoff_max_ms / 1000 if self.ready else config.retry_backoff_ms / 1000
+                self._held_up(error)
+                wait_s = next(waits)
+            except Exception:
+                logger.exception("the fetch loop failed")
+                wait_s = next(waits)
+            self._attempted.set()
             self._keep_fetchers()
             try:
                 async with asyncio.timeout(wait_s):
                     await self._changed.wait()
-                    self._changed.clear()
             except TimeoutError:
                 self._refresh_wanted = True
 
+    def _new_backoff(self) -> Iterator[float]:
+        return backoff(self._config.retry_backoff_ms / 1000, self._config.retry_backoff_max_ms / 1000)
+
+    def _held_up(self, error: OttlaError) -> None:
+        if str(error) != str(self._inbox.trouble):
+            logger.warning("something cannot be read error=%s", error)
+        self._inbox.trouble = error
+        if not error.retriable:
+            self._inbox.on_data()
+
     async def _prepare(self) -> None:
         """Learn the partitions of the topics, who leads them, and where to begin."""
-        subscription = self._subscription
-        if self._refresh_wanted or self._cluster.stale:
-            self._cluster.watched.update(subscription.topics, (where.topic for where in subscription.assigned))
-            await self._cluster.refresh()
+        subscription, cluster = self._subscription, self._cluster
+        topics = subscription.wanted_topics()
+        cluster.watched.update(topics)
+        if self._refresh_wanted or cluster.stale or any(topic not in cluster.topics for topic in topics):
             self._refresh_wanted = False
-        if not subscription.by_hand:
-            first_time = not self.ready
-            places = []
-            for topic in subscription.topics:
-                metadata = await self._cluster.topic(topic, PREPARE_TIMEOUT_S)
-                places += [TopicPartition(topic, partition.partition) for partition in metadata.partitions]
-            new = subscription.assign(places)
-            if (
-                not first_time
-            ):  # partitions that were added later are read from their beginning, or records would be missed
-                await self._reset(new, EARLIEST)
+            try:
+                await cluster.refresh()
+            except OttlaError:
+                self._refresh_wanted = True
+                raise
+        if subscription.by_hand:
+            missing = [topic for topic in topics if topic not in cluster.topics]
         else:
-            for topic in {where.topic for where in subscription.assigned}:
-                await self._cluster.topic(topic, PREPARE_TIMEOUT_S)
-        await self._reset(list(subscription.assigned.values()), self._reset_to())
+            seen = {name: (topic.topic_id, len(topic.partitions)) for name, topic in cluster.topics.items()}
+            missing = subscription.topics_seen(seen)
+        await self._position([state for state in subscription.assigned.values() if state.fetch_offset == UNKNOWN])
+        for topic in missing:
+            cluster.raise_if_missing(topic)
 
-    def _reset_to(self) -> int | None:
-        return {"earliest": EARLIEST, "latest": LATEST, "none": None}[self._config.auto_offset_reset]
-
-    async def _reset(self, states: list[Assigned], to: int | None) -> None:
-        """Give those without a position one."""
-        lost = {state.where: state for state in states if state.position == UNKNOWN}
-        if not lost:
-            return
-        if to is None:
-            where = next(iter(lost))
-            raise OffsetOutOfRange(
-                f"{where} has no position and auto_offset_reset is 'none'", topic=where.topic, partition=where.partition
-            )
-        generations = {where: state.generation for where, state in lost.items()}
-        found = await list_offsets(self._cluster, dict.fromkeys(lost, to), PREPARE_TIMEOUT_S)
-        for where, (offset, _) in found.items():
-            if lost[where].generation == generations[where]:
-                lost[where].seek(offset)
+    async def _position(self, states: list[Assigned]) -> None:
+        """Give those without a position one; what cannot be found does not keep the others from being read."""
+        to = {"earliest": EARLIEST, "latest": LATEST, "none": None}[self._config.auto_offset_reset]
+        asked: dict[Assigned, int] = {
+            state: state.generation for state in states if state.from_beginning or to is not None
+        }
+        wanted = {state.where: EARLIEST if state.from_beginning or to is None else to for state in asked}
+        found, failures = await ask_offsets(self._cluster, wanted, PREPARE_TIMEOUT_S)
+        for state, generation in asked.items():
+            if state.where in found and state.generation == generation:
+                state.seek(found[state.where][0])
+                state.from_beginning = False
+        for where, error in failures.items():
+            self._refresh_wanted = True
+            raise type(error)(f"{where}: {error}", topic=where.topic, partition=where.partition, broker=error.broker)
+        for state in states:
+            if state not in asked and state.fetch_offset == UNKNOWN:
+                text = f"{state.where} has no position and auto_offset_reset is 'none'"
+                raise OffsetOutOfRange(text, topic=state.where.topic, partition=state.where.partition)
 
     # --- fetching ------------------------------------------------------------------------------------------------------
 
@@ -143,31 +162,34 @@ class FetchLoop:
 
     async def _fetch_from(self, leader: int) -> None:
         waker = self._wakers[leader]
+        waits = None
         while any(self._cluster.leader(where) == leader for where in self._subscription.assigned):
             waker.clear()
             states = self._due(leader)
             if not states:
-                try:
-                    async with asyncio.timeout(self._config.retry_backoff_max_ms / 1000):
-                        await waker.wait()
-                except TimeoutError:
-                    pass
+                await self._wait(waker)
                 continue
             try:
                 await self._fetch(leader, states)
-            except OttlaError as error:
-                logger.info("a fetch failed broker=%d error=%s", leader, error)
-                await asyncio.sleep(self._config.retry_backoff_ms / 1000)
+            except Exception as error:
+                if not isinstance(error, OttlaError):
+                    logger.exception("the fetch loop failed broker=%d", leader)
+                elif waits is None:
+                    logger.info("fetching is interrupted broker=%d error=%s", leader, error)
+                waits = waits or self._new_backoff()
                 self._look_again()
-            except Exception:
-                logger.exception("the fetch loop failed broker=%d", leader)
-                await asyncio.sleep(self._config.retry_backoff_max_ms / 1000)
+                await asyncio.sleep(next(waits))
+            else:
+                if waits is not None:
+                    logger.info("fetching goes on broker=%d", leader)
+                waits = None
 
     def _due(self, leader: int) -> list[Assigned]:
-        if not self._inbox.has_room:
+        """The partitions to fetch now, each time beginning with another: the first of a request is served best."""
+        if not self._inbox.room:
             return []
         now = time.monotonic()
-        return [
+        due = [
             state
             for state in self._subscription.assigned.values()
             if state.fetch_offset != UNKNOWN
@@ -175,6 +197,19 @@ class FetchLoop:
             and state.not_before <= now
             and self._cluster.leader(state.where) == leader
         ]
+        self._turn += 1
+        first = self._turn % len(due) if due else 0
+        return due[first:] + due[:first]
+
+    async def _wait(self, waker: asyncio.Event) -> None:
+        """Until something changes, or the next partition's wait is over."""
+        now = time.monotonic()
+        waits = [state.not_before - now for state in self._subscription.assigned.values() if state.not_before > now]
+        try:
+            async with asyncio.timeout(min(waits, default=self._config.retry_backoff_max_ms / 1000)):
+                await waker.wait()
+        except TimeoutError:
+            pass
 
     async def _fetch(self, leader: int, states: list[Assigned]) -> None:
         config = self._config
@@ -183,46 +218,62 @@ class FetchLoop:
             for state in states
         ]
         asked = [(state, state.generation) for state in states]
-        channel = await self._cluster.channel(leader)
-        request = FetchRequest(config.fetch_max_wait_ms, config.fetch_min_bytes, config.fetch_max_bytes, parts)
-        answer = await channel.request(request, config.fetch_max_wait_ms / 1000 + FETCH_SLACK_S)
-        response = cast(FetchResponse, answer.message)
-        for (state, generation), part, records in zip(asked, response.parts, answer.attachments, strict=True):
+        channel = await self._cluster.channel(leader, FETCH_LANE)
+        most = min(config.fetch_max_bytes, self._inbox.room)
+        request = FetchRequest(config.fetch_max_wait_ms, config.fetch_min_bytes, most, parts)
+        try:
+            answer = await channel.request(request, config.fetch_max_wait_ms / 1000 + FETCH_SLACK_S)
+        except ClientTimeout:
+            await channel.close()  # answers come in order: behind this one nothing else would come either
+            raise
+        results = cast(FetchResponse, answer.message).parts
+        if len(results) != len(asked):
+            raise RemoteProtocolError(f"{channel.address} answered {len(results)} parts of {len(asked)}")
+        for (state, generation), part, records in zip(asked, results, answer.attachments, strict=True):
             if state.generation != generation:
                 continue
             if part.error_code:
                 self._part_failed(state, part)
-            else:
-                state.high_watermark = part.high_watermark
+            elif records:
                 self._received(state, records)
-        # The next caller of this connection must not read these buffers: batches hold views of the answer's own memory.
 
     def _received(self, state: Assigned, records: memoryview) -> None:
-        if not records:
+        try:
+            batches = split_batches(records, verify=self._config.check_crcs)
+        except OttlaError as error:
+            error.topic, error.partition = state.where
+            self._give_up(state, error)
             return
-        batches = split_batches(records, verify=self._config.check_crcs)
         if batches:
             state.fetch_offset = batches[-1].next_offset
-            self._inbox.put(state, state.generation, batches)
+            self._inbox.put(state, batches)
 
     def _part_failed(self, state: Assigned, part: FetchPartResult) -> None:
         error = part.error(topic=state.where.topic, partition=state.where.partition)
         if isinstance(error, OffsetOutOfRange) and self._config.auto_offset_reset != "none":
-            logger.warning(
-                "an offset is not in the log any more partition=%s offset=%d", state.where, state.fetch_offset
-            )
-            state.seek(UNKNOWN)
-            self._changed.set()
-        elif error.retriable:
+            self._out_of_range(state)
+        elif not error.retriable:
+            self._give_up(state, error)
+        else:
             state.not_before = time.monotonic() + self._config.retry_backoff_ms / 1000
             if part.leader == NO_LEADER or not self._cluster.learn_leader(state.where, part.leader, part.leader_epoch):
                 self._look_again()
             else:
                 self._changed.set()
-        else:
-            state.seek(state.position)
-            state.not_before = time.monotonic() + self._config.retry_backoff_max_ms / 1000
-            self._inbox.fail(error)
+
+    def _out_of_range(self, state: Assigned) -> None:
+        """Begin anew where auto_offset_reset says, but not before the caller has had what was fetched in time."""
+        if self._inbox.holds(state):
+            state.not_before = time.monotonic() + self._config.retry_backoff_ms / 1000
+            return
+        logger.warning("an offset is not in the log any more partition=%s offset=%d", state.where, state.fetch_offset)
+        state.seek(UNKNOWN)
+        self._look_again()
+
+    def _give_up(self, state: Assigned, error: OttlaError) -> None:
+        """The caller must hear of it, after what came before; it is tried again all the same."""
+        state.not_before = time.monotonic() + self._config.retry_backoff_max_ms / 1000
+        self._inbox.fail(state, error)
 
     def _look_again(self) -> None:
         self._refresh_wanted = True

@@ -1,144 +1,242 @@
-"""Batches that were fetched and not yet asked for. The fetch loop puts them in, the caller, in any thread, takes them out."""
+"""Batches that were fetched and not yet asked for. The fetch loop puts them in, the caller, in its thread, takes them out."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
+from operator import length_hint
+from typing import NamedTuple
 
 from ottla.client.config import ConsumerConfig
 from ottla.client.records import FetchedBatch, Record
 from ottla.client.subscription import Assigned
-from ottla.wire.errors import CorruptMessage, OttlaError
+from ottla.wire.errors import OttlaError
 from ottla.wire.records import RecordBatch
 
 
-class Inbox:
-    """Decoding happens here, on the caller's side, so that a slow caller slows only itself."""
+class _Entry(NamedTuple):
+    """A batch as it was fetched, for a generation of its partition; ``skip`` records of it are not wanted."""
 
-    def __init__(self, config: ConsumerConfig, on_room: Callable[[], None], on_data: Callable[[], None]) -> None:
+    state: Assigned
+    generation: int
+    batch: RecordBatch
+    skip: int
+
+    @property
+    def stale(self) -> bool:
+        """Whether a seek came after the fetch."""
+        return self.state.generation != self.generation
+
+    def fetched(self, skip: int | None = None) -> FetchedBatch:
+        where = self.state.where
+        return FetchedBatch(where.topic, where.partition, self.batch, self.skip if skip is None else skip)
+
+
+class Inbox:
+    """Decoding happens here, on the caller's side, so that a slow caller slows only itself.
+
+    The records of the batch being read stand behind one list iterator, ``_left``. A loop over a consumer runs on that
+    iterator itself: it costs nothing per record, and yet whoever stops in the middle, or polls, goes on where it stands.
+    """
+
+    def __init__(self, config: ConsumerConfig, on_room: Callable[[], None], on_data: Callable[[], object]) -> None:
         self._limit = config.fetch_buffer_bytes
         self._key_deserializer = config.key_deserializer
         self._value_deserializer = config.value_deserializer
         self.on_room = on_room
         self.on_data = on_data
-        self._fetched: deque[tuple[Assigned, int, RecordBatch]] = deque()
-        self._records: list[Record] = []  # of the batch being read, from _next on
-        self._next = 0
-        self._reading: tuple[Assigned, int, int] | None = None  # whose records, of which generation, ending where
-        self._failure: OttlaError | None = None
-        self._bytes = 0
+        self._fetched: deque[_Entry] = deque()
+        self._records: list[Record] = []
+        self._left = iter(self._records)
+        self._reading: _Entry | None = None
+        self._behind = 0  # the offset behind _records
+        self._failure: tuple[Assigned, int, OttlaError] | None = None
+        # Each of the two is changed by one thread only, so that none can undo what the other one counted.
+        self._bytes_put = 0
+        self._bytes_taken = 0
         self.trouble: OttlaError | None = None
-        """Why nothing can be fetched at the moment; None while all is well."""
+        """Why something cannot be fetched at the moment; None while all is well."""
+
+    # --- for the fetch loop ------------------------------------------------------------------------------------------
 
     @property
-    def has_room(self) -> bool:
-        return self._bytes < self._limit
+    def room(self) -> int:
+        """How many more bytes may be put in; not below 0, though the last fetch may have brought more."""
+        return max(0, self._limit - self._bytes_put + self._bytes_taken)
 
-    def put(self, state: Assigned, generation: int, batches: list[RecordBatch]) -> None:
+    def put(self, state: Assigned, batches: list[RecordBatch]) -> None:
         for batch in batches:
-            self._bytes += batch.size
-            state.buffered_bytes += batch.size
-            self._fetched.append((state, generation, batch))
+            self._bytes_put += batch.size
+            # A fetch gives whole batches: the first after a seek may begin before the offset that was sought.
+            skip = (
+                sum(1 for offset in batch.offsets() if offset < state.start) if batch.base_offset < state.start else 0
+            )
+            self._fetched.append(_Entry(state, state.generation, batch, skip))
         self.on_data()
 
-    def fail(self, error: OttlaError) -> None:
-        """The next poll raises this, once."""
-        self._failure = error
+    def fail(self, state: Assigned, error: OttlaError) -> None:
+        """A partition cannot be read: the next poll that finds nothing else raises this, unless a seek comes first."""
+        self._failure = (state, state.generation, error)
         self.on_data()
 
-    @property
-    def has_data(self) -> bool:
-        return self._next < len(self._records) or bool(self._fetched) or self._failure is not None
+    def holds(self, state: Assigned) -> bool:
+        """Whether records of a partition are here that the caller has not taken."""
+        reading = self._reading
+        return any(entry.state is state and not entry.stale for entry in list(self._fetched)) or (
+            reading is not None and reading.state is state and not reading.stale and length_hint(self._left) > 0
+        )
+
+    # --- for the caller ----------------------------------------------------------------------------------------------
+
+    def chunk(self) -> Iterator[Record] | None:
+        """The records of the next batch, or what is left of the one being read."""
+        if self._open_next():
+            return self._left
+        self._raise_failure()
+        return None
 
     def take_records(self, most: int) -> list[Record]:
         """Up to ``most`` records, of as many batches as that takes."""
         taken: list[Record] = []
         while len(taken) < most:
-            if not self._open_next():
-                break
-            chunk = self._records[self._next : self._next + most - len(taken)]
-            self._next += len(chunk)
-            taken += chunk
-            self._advance()
+            try:
+                if not self._open_next():
+                    break
+            except Exception:
+                if taken:  # they come first; what failed is still here and fails the next time
+                    break
+                raise
+            taken += islice(self._left, most - len(taken))
+        if taken:
+            self._settle()
+        else:
+            self._raise_failure()
         return taken
 
     def take_batches(self, most_bytes: int) -> list[FetchedBatch]:
         """Whole batches of about ``most_bytes`` in all, at least one if there is one."""
-        self._raise_failure()
         taken: list[FetchedBatch] = []
         size = 0
-        while size < most_bytes and (entry := self._pop()) is not None:
-            state, _, batch = entry
-            fetched = self._trimmed(state, batch)
-            state.position = batch.next_offset
-            if len(fetched):
-                taken.append(fetched)
-                size += batch.size
+        rest = self._rest()
+        while size < most_bytes and (entry := rest or self._pop()) is not None:
+            rest = None
+            entry.state.position = entry.batch.next_offset
+            if entry.skip < entry.batch.count:
+                taken.append(entry.fetched())
+                size += entry.batch.size
+        if not taken:
+            self._raise_failure()
         return taken
+
+    def position(self, state: Assigned) -> int:
+        """The offset of the record that the caller gets next."""
+        if self._reading is not None and self._reading.state is state:
+            self._settle()
+        return state.position
+
+    def drop_stale(self) -> None:
+        """After a seek: what is at hand may be of the time before. A loop that runs on it ends here."""
+        if self._reading is not None and self._reading.stale:
+            self._reading = None
+            self._records.clear()
+
+    # --- inside ------------------------------------------------------------------------------------------------------
 
     def _open_next(self) -> bool:
         """Have records at hand: those of the batch being read if a seek did not make them stale, else of the next."""
-        if self._next < len(self._records) and self._reading is not None:
-            state, generation, _ = self._reading
-            if state.generation == generation:
+        self.drop_stale()
+        if self._reading is not None:
+            if length_hint(self._left):
                 return True
+            self._settle()
+            self._reading = None
         while (entry := self._pop()) is not None:
-            state, generation, batch = entry
-            try:
-                records = self._trimmed(state, batch).records()
-            except CorruptMessage as error:
-                error.topic, error.partition = state.where
-                raise
-            self._records, self._next = self._deserialized(records), 0
-            self._reading = (state, generation, batch.next_offset)
-            if self._records:
+            if self._open(entry):
                 return True
-            state.position = batch.next_offset
-        if not self._next < len(self._records):
-            self._raise_failure()
         return False
 
-    def _pop(self) -> tuple[Assigned, int, RecordBatch] | None:
+    def _open(self, entry: _Entry) -> bool:
+        """Decode a batch. One that cannot be read stays where it is, and fails until somebody seeks past it."""
+        try:
+            records = entry.fetched().records()
+        except OttlaError as error:
+            self._put_back(entry)
+            error.topic, error.partition = entry.state.where
+            raise
+        behind = entry.batch.next_offset
+        if self._key_deserializer is not None or self._value_deserializer is not None:
+            readable, error_found = self._deserialized(records)
+            if error_found is not None:
+                self._put_back(entry._replace(skip=entry.skip + len(readable)))
+                bad = records[len(readable)]
+                if not readable:
+                    error_found.add_note(
+                        f"at {entry.state.where}, offset {bad.offset}; seek to {bad.offset + 1} to skip it"
+                    )
+                    raise error_found
+                behind = bad.offset
+            records = readable
+        self._records, self._behind = records, behind
+        self._left = iter(records)
+        self._reading = entry
+        if not records:
+            self._settle()
+        return bool(records)
+
+    def _deserialized(self, records: list[Record]) -> tuple[list[Record], Exception | None]:
+        """The records up to the first that cannot be deserialized, and why that one cannot."""
+        of_key, of_value = self._key_deserializer, self._value_deserializer
+        done: list[Record] = []
+        try:
+            for r in records:
+                key = of_key(r.key) if of_key is not None else r.key
+                value = of_value(r.value) if of_value is not None else r.value
+                done.append(
+                    Record(r.topic, r.partition, r.offset, r.timestamp, r.timestamp_type, key, value, r.headers)
+                )
+        except Exception as error:
+            return done, error
+        return done, None
+
+    def _rest(self) -> _Entry | None:
+        """What is left of the batch being read, as a batch again."""
+        self.drop_stale()
+        reading, left = self._reading, length_hint(self._left)
+        self._reading = None
+        if reading is None or not left:
+            return None
+        skip = reading.skip + len(self._records) - left
+        self._records.clear()
+        if self._fetched and self._fetched[0].batch is reading.batch:
+            self._pop()  # the records of the same batch that could not be deserialized are in it, too
+        return reading._replace(skip=skip)
+
+    def _settle(self) -> None:
+        """Write down how far the caller has come."""
+        reading = self._reading
+        if reading is not None and not reading.stale:
+            left = length_hint(self._left)
+            reading.state.position = self._records[-left].offset if left else self._behind
+
+    def _pop(self) -> _Entry | None:
         while self._fetched:
             entry = self._fetched.popleft()
-            state, generation, batch = entry
-            was_full = not self.has_room
-            self._bytes -= batch.size
-            if was_full and self.has_room:
+            was_full = not self.room
+            self._bytes_taken += entry.batch.size
+            if was_full and self.room:
                 self.on_room()
-            if state.generation == generation:
-                state.buffered_bytes -= batch.size
+            if not entry.stale:
                 return entry
         return None
 
-    def _advance(self) -> None:
-        assert self._reading is not None
-        state, generation, end = self._reading
-        if state.generation == generation:
-            done = self._next >= len(self._records)
-            state.position = end if done else self._records[self._next].offset
-
-    @staticmethod
-    def _trimmed(state: Assigned, batch: RecordBatch) -> FetchedBatch:
-        """The batch without the records before the position: a fetch gives whole batches."""
-        skip = 0
-        if batch.base_offset < state.position:
-            skip = sum(1 for offset in batch.offsets() if offset < state.position)
-        return FetchedBatch(state.where.topic, state.where.partition, batch, skip)
-
-    def _deserialized(self, records: list[Record]) -> list[Record]:
-        of_key, of_value = self._key_deserializer, self._value_deserializer
-        if of_key is None and of_value is None:
-            return records
-        return [
-            Record(
-                r.topic, r.partition, r.offset, r.timestamp, r.timestamp_type,
-                of_key(r.key) if of_key is not None else r.key,
-                of_value(r.value) if of_value is not None else r.value,
-                r.headers,
-            )
-            for r in records
-        ]  # fmt: skip
+    def _put_back(self, entry: _Entry) -> None:
+        self._bytes_taken -= entry.batch.size
+        self._fetched.appendleft(entry)
 
     def _raise_failure(self) -> None:
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            state, generation, error = failure
+            if state.generation == generation:
+                raise error
+        if self.trouble is not None and not self.trouble.retriable:
+            raise self.trouble

@@ -3,10 +3,9 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import cast
 
 from ottla.client.cluster import Cluster
-from ottla.wire.errors import LeaderNotAvailable
+from ottla.wire.errors import LeaderNotAvailable, OttlaError, UnknownTopicOrPartition
 from ottla.wire.names import TopicPartition
 from ottla.wire.requests import ListOffsetsPart, ListOffsetsRequest, ListOffsetsResponse
 
@@ -22,26 +21,53 @@ async def list_offsets(
 
     async def attempt() -> dict[TopicPartition, Found]:
         missing = {where: timestamp for where, timestamp in wanted.items() if where not in found}
-        by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-        for where in missing:
-            cluster.watched.add(where.topic)
-            leader = cluster.leader(where)
-            if leader is None:
-                raise LeaderNotAvailable(f"{where} has no leader", topic=where.topic, partition=where.partition)
-            by_leader[leader].append(where)
-        for answer in await asyncio.gather(*(ask(leader, group, missing) for leader, group in by_leader.items())):
-            for part in answer.parts:
-                part.raise_if_failed(topic=part.topic, partition=part.partition)
-                found[TopicPartition(part.topic, part.partition)] = (part.offset, part.timestamp_ms)
+        some, failures = await ask_offsets(cluster, missing, timeout_s)
+        found.update(some)
+        for error in failures.values():
+            raise error
         return found
 
-    async def ask(
-        leader: int, group: list[TopicPartition], timestamps: Mapping[TopicPartition, int]
-    ) -> ListOffsetsResponse:
-        channel = await cluster.channel(leader)
-        parts = [ListOffsetsPart(where.topic, where.partition, timestamps[where]) for where in group]
-        return cast(ListOffsetsResponse, (await channel.request(ListOffsetsRequest(parts), timeout_s)).message)
-
-    if not wanted:
-        return {}
     return await cluster.retry(attempt, timeout_s, "offsets were not found")
+
+
+async def ask_offsets(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], timeout_s: float
+) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, OttlaError]]:
+    """Ask every leader once: what was found, and what went wrong. A broker that is gone fails its partitions only."""
+    found: dict[TopicPartition, Found] = {}
+    failures: dict[TopicPartition, OttlaError] = {}
+    by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
+    for where in wanted:
+        cluster.watched.add(where.topic)
+        leader = cluster.leader(where)
+        if leader is None:
+            failures[where] = why_no_leader(cluster, where)
+        else:
+            by_leader[leader].append(where)
+
+    async def ask(leader: int, group: list[TopicPartition]) -> None:
+        parts = [ListOffsetsPart(where.topic, where.partition, wanted[where]) for where in group]
+        try:
+            channel = await cluster.channel(leader)
+            answer = await channel.ask(ListOffsetsRequest(parts), ListOffsetsResponse, timeout_s)
+        except OttlaError as error:
+            failures.update(dict.fromkeys(group, error))
+            return
+        for where, part in zip(group, answer.parts, strict=True):
+            if part.error_code:
+                failures[where] = part.error(topic=where.topic, partition=where.partition)
+            else:
+                found[where] = (part.offset, part.timestamp_ms)
+
+    await asyncio.gather(*(ask(leader, group) for leader, group in by_leader.items()))
+    return found, failures
+
+
+def why_no_leader(cluster: Cluster, where: TopicPartition) -> OttlaError:
+    topic = cluster.topics.get(where.topic)
+    if topic is None:
+        return UnknownTopicOrPartition(f"topic {where.topic!r} does not exist", topic=where.topic)
+    if where.partition >= len(topic.partitions) or where.partition < 0:
+        text = f"there is no partition {where}; topic {where.topic!r} has {len(topic.partitions)}"
+        return UnknownTopicOrPartition(text, topic=where.topic, partition=where.partition)
+    return LeaderNotAvailable(f"{where} has no leader", topic=where.topic, partition=where.partition)

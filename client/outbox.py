@@ -6,13 +6,18 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ottla.client.batches import Accumulator, Headers, ProducerBatch
+from ottla.client.accumulator import Accumulator
+from ottla.client.batches import Headers, ProducerBatch
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig, Serializer
 from ottla.client.partitioner import Picker, RoundRobin, Sticky, choose_partition, partitions_for_keys
-from ottla.wire.errors import UnknownTopicOrPartition
+from ottla.wire.errors import InvalidTimestamp, UnknownTopicOrPartition
 from ottla.wire.names import TopicPartition
+from ottla.wire.records import NO_TIMESTAMP
 from ottla.wire.requests import TopicMetadata
+
+TIMESTAMP_MAX = 2**62
+"""Differences of any two must fit into 64 bits, wherever they meet in a batch."""
 
 Piece = tuple[Sequence[int], ProducerBatch]
 
@@ -20,7 +25,7 @@ Piece = tuple[Sequence[int], ProducerBatch]
 class Route:
     """A topic's partitions as the partitioner wants them; made anew when the metadata is new."""
 
-    __slots__ = ("available", "metadata", "picker", "places")
+    __slots__ = ("_last_opened", "available", "metadata", "picker", "places")
 
     def __init__(self, metadata: TopicMetadata, picker: Picker) -> None:
         self.metadata = metadata
@@ -28,6 +33,13 @@ class Route:
         self.places = [TopicPartition(metadata.name, partition.partition) for partition in metadata.partitions]
         led = [partition.partition for partition in metadata.partitions if partition.leader >= 0]
         self.available = led or [partition.partition for partition in metadata.partitions]
+        self._last_opened = -1
+
+    def batch_opened(self, partition: int) -> None:
+        """Tell the picker when a partition's batch is full: the one that opens another of the same partition."""
+        if partition == self._last_opened:
+            self.picker.next_batch()
+        self._last_opened = partition
 
 
 class Outbox:
@@ -63,12 +75,12 @@ class Outbox:
             chosen = route.picker.pick(route.available)
         else:
             chosen = choose_partition(key_bytes, partition, len(route.places), route.available, route.picker)
-        stamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        stamp = int(time.time() * 1000) if timestamp_ms is None else checked_timestamp(timestamp_ms)
         batch, index = self.accumulator.add(
             route.places[chosen], key_bytes, value_bytes, headers, stamp, time.monotonic()
         )
         if index == 0:
-            route.picker.next_batch()
+            route.batch_opened(chosen)
         return batch, index
 
     def add_many(
@@ -85,7 +97,7 @@ class Outbox:
         key_list = all_bytes("key", keys, self._serialize_key) if keys is not None else None
         if key_list is not None and len(key_list) != len(value_list):
             raise ValueError(f"{len(value_list)} values with {len(key_list)} keys")
-        stamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        stamp = int(time.time() * 1000) if timestamp_ms is None else checked_timestamp(timestamp_ms)
         now = time.monotonic()
         pieces: list[Piece] = []
         for chosen, places in self._spread(route, len(value_list), key_list, partition):
@@ -109,6 +121,8 @@ class Outbox:
             return [(choose_partition(None, partition, len(route.places), route.available, route.picker), range(count))]
         if keys is None or keys.count(None) == count:
             turns = route.picker.pick_many(route.available, min(count, len(route.available)))
+            if count > len(turns):
+                route.picker.pick_many(route.available, count % len(turns))  # the next record's turn comes after these
             distinct = list(dict.fromkeys(turns))
             route.picker.next_batch()
             if len(distinct) == 1:
@@ -139,6 +153,12 @@ class Outbox:
 def as_slice(places: Sequence[int]) -> slice:
     assert isinstance(places, range)
     return slice(places.start, places.stop, places.step)
+
+
+def checked_timestamp(timestamp_ms: int) -> int:
+    if not isinstance(timestamp_ms, int) or not NO_TIMESTAMP <= timestamp_ms <= TIMESTAMP_MAX:
+        raise InvalidTimestamp(f"timestamp_ms={timestamp_ms!r} is not allowed; give milliseconds since 1970")
+    return timestamp_ms
 
 
 def to_bytes(what: str, value: Any, serialize: Serializer | None) -> bytes | None:

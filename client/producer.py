@@ -1,7 +1,7 @@
 """The asyncio producer."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -31,8 +31,14 @@ class AsyncProducer:
         self._cluster = Cluster(self._config)
         self.outbox = Outbox(self._config, self._cluster)
         self.send_loop = SendLoop(self._config, self._cluster, self.outbox.accumulator)
+        self.outbox.accumulator.on_sealed = self.send_loop.wake_here
         self._turns = 0
         self._closed = False
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "AsyncProducer":
+        """From Kafka's own names: ``{"bootstrap.servers": ..., "linger.ms": 5}``."""
+        return cls(**config)
 
     async def __aenter__(self) -> "AsyncProducer":
         return self
@@ -55,7 +61,8 @@ class AsyncProducer:
         """Queue a record; waits only while the buffer is full or the topic is not known yet."""
         await self.ready(topic)
         batch, index = self.outbox.add(topic, value, key, headers, partition, timestamp_ms)
-        self.send_loop.wake_here()
+        if index == 0:
+            self.send_loop.wake_here()
         return AsyncRecordDelivery(batch, index)
 
     async def send_many(

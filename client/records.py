@@ -117,6 +117,7 @@ class SentRecords(Sequence[RecordMetadata]):
     def __init__(self, count: int, pieces: Sequence[tuple[Sequence[int], Written]]) -> None:
         self._count = count
         self._pieces = pieces  # which of the given records, and the batch they went in
+        self._places: list[tuple[Written, int]] | None = None
 
     def __len__(self) -> int:
         return self._count
@@ -128,8 +129,11 @@ class SentRecords(Sequence[RecordMetadata]):
     def __getitem__(self, index: int | slice) -> RecordMetadata | list[RecordMetadata]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(self._count))]
-        wanted = index + self._count if index < 0 else index
-        for places, written in self._pieces:
-            if wanted in places:
-                return written.metadata(places.index(wanted))
-        raise IndexError(index)
+        if self._places is None:
+            self._places = self._find_places()
+        written, place = self._places[index]
+        return written.metadata(place)
+
+    def _find_places(self) -> list[tuple[Written, int]]:
+        found = {record: (written, place) for places, written in self._pieces for place, record in enumerate(places)}
+        return [found[record] for record in range(self._count)]

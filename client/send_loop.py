@@ -8,34 +8,71 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
-from ottla.client.batches import Accumulator, ProducerBatch
+from ottla.client.accumulator import Accumulator
+from ottla.client.batches import ProducerBatch
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
+from ottla.client.sequences import Sequences
 from ottla.net.channel import Answer, Channel
 from ottla.wire.errors import (
     ClientClosed,
     ClientTimeout,
+    DuplicateSequenceNumber,
+    InvalidProducerEpoch,
+    InvalidRecord,
     MessageTooLarge,
     NetworkException,
     OttlaError,
-    UnknownServerError,
+    OutOfOrderSequenceNumber,
+    RemoteProtocolError,
+    UnknownProducerId,
 )
 from ottla.wire.messages import ACKS_NONE
 from ottla.wire.names import NO_LEADER, TopicPartition
-from ottla.wire.requests import ProducePart, ProducePartResult, ProduceRequest, ProduceResponse
+from ottla.wire.requests import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProducePart,
+    ProducePartResult,
+    ProduceRequest,
+    ProduceResponse,
+)
 
 logger = logging.getLogger(__name__)
 
 TICK_S = 0.1
 """How often batches that wait for a leader are looked at for their delivery time."""
 
+GRACE_S = 1.0
+"""The broker itself gives up after request_timeout_ms; so much later we stop waiting for it."""
+
+
+LOOK_S = 1.0
+"""After so long without an answer, see whether another broker leads by now: a paused one never says so itself."""
+
+UNNUMBERED = (OutOfOrderSequenceNumber, InvalidProducerEpoch, UnknownProducerId)
+"""The broker does not have the batch and does not take it under its numbers."""
+
+
+class _Sent:
+    """A request that was sent and not answered yet."""
+
+    __slots__ = ("batches", "channel", "leader", "patience", "until")
+
+    def __init__(self, leader: int, channel: Channel, batches: list[ProducerBatch], until: float) -> None:
+        self.leader = leader
+        self.channel = channel
+        self.batches = batches
+        self.until = until
+        self.patience: asyncio.TimerHandle | None = None
+
 
 class SendLoop:
-    """Sends what the accumulator holds. ``on_room`` is called when bytes were freed."""
+    """Sends what the accumulator holds, and tells the batches what became of them."""
 
     def __init__(self, config: ProducerConfig, cluster: Cluster, accumulator: Accumulator) -> None:
         self._config = config
@@ -43,15 +80,15 @@ class SendLoop:
         self._accumulator = accumulator
         self._loop = asyncio.get_running_loop()
         self._linger_s = config.linger_ms / 1000
+        self._request_timeout_s = config.request_timeout_ms / 1000 + GRACE_S
         self._woken = False
         self._flushing = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._in_flight: Counter[int] = Counter()
         self._tasks: dict[object, asyncio.Task[None]] = {}
-        self._unfinished = 0
         self._room: list[asyncio.Future[None]] = []
-        self._idle: list[asyncio.Future[None]] = []
+        self._sequences = Sequences() if config.idempotent else None
         self._closed = False
 
     # --- for the producer --------------------------------------------------------------------------------------------
@@ -76,26 +113,29 @@ class SendLoop:
             await room
 
     async def flush(self) -> None:
-        """Send what there is without lingering, and wait until all of it is done."""
+        """Send what there is now without lingering, and wait until all of it is done; what is added later may wait."""
         self._flushing += 1
+        self.wake_here()
         try:
-            while self._unfinished or self._accumulator.pending_bytes:
-                idle = self._loop.create_future()
-                self._idle.append(idle)
-                self.wake_here()
-                await idle
+            for batch in self._accumulator.unfinished():
+                if not batch.done:
+                    done: asyncio.Future[None] = self._loop.create_future()
+                    batch.when_done(partial(_settle, done))
+                    await done
         finally:
             self._flushing -= 1
 
     def stop(self) -> None:
-        """Fail what is still waiting."""
+        """Fail what is still waiting. What travels fails when its connection is closed."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         for task in self._tasks.values():
             task.cancel()
-        for batch in self._accumulator.expired(float("inf")):
-            self._finish(batch, error=ClientClosed("the producer was closed before this record was sent"))
+        closed = ClientClosed("the producer was closed before this record was sent")
+        for batch in self._accumulator.close(ClientClosed("the producer is closed")):
+            self._finish(batch, error=closed)
+        self._tell_room()
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
@@ -105,15 +145,20 @@ class SendLoop:
         if self._closed:
             return
         now = time.monotonic()  # not the loop's own clock, which uvloop moves by whole milliseconds
-        blocked = False
-        while True:
+        if self._cluster.stale:
+            self._start("refresh", self._refresh)
+        linger_s = 0 if self._flushing else self._linger_s
+        blocked = self._sequences is not None and not self._sequences.ready and bool(self._accumulator.waiting())
+        if blocked:
+            self._start("producer id", self._init_producer_id)
+        while not blocked:
             chosen: dict[int, list[ProducerBatch]] = defaultdict(list)
             for where in self._accumulator.waiting():
                 leader = self._leader_with_room(where)
                 if leader is None:
                     blocked = True
                     continue
-                batch = self._accumulator.take(where, now, 0 if self._flushing else self._linger_s)
+                batch = self._accumulator.take(where, now, linger_s)
                 if batch is not None:
                     chosen[leader].append(batch)
             for leader, batches in chosen.items():
@@ -125,14 +170,13 @@ class SendLoop:
     def _leader_with_room(self, where: TopicPartition) -> int | None:
         """The leader of a partition if its connection stands and can take one more request."""
         leader = self._cluster.leader(where)
-        if leader is None or self._cluster.stale:
-            self._start(("refresh",), self._refresh())
-            if leader is None:
-                return None
+        if leader is None:
+            self._start("refresh", self._refresh)
+            return None
         if self._in_flight[leader] >= self._config.max_in_flight_requests_per_connection:
             return None
         if self._cluster.open_channel(leader) is None:
-            self._start(("connect", leader), self._connect(leader))
+            self._start(("connect", leader), partial(self._connect, leader))
             return None
         return leader
 
@@ -152,13 +196,17 @@ class SendLoop:
     def _send_request(self, leader: int, channel: Channel | None, batches: list[ProducerBatch]) -> None:
         attachments: list[bytearray] = []
         sent: list[ProducerBatch] = []
-        self._unfinished += len(batches)
         for batch in batches:
+            if self._sequences is not None:
+                self._sequences.number(batch)
             try:
                 attachments.append(batch.encode(self._config.codec))
                 sent.append(batch)
             except OttlaError as error:
-                self._fail(batch, error)
+                self._finish(batch, error=error)
+            except Exception as error:  # whatever it is, nobody may wait for this batch for ever
+                logger.exception("a batch could not be encoded partition=%s", batch.where)
+                self._finish(batch, error=InvalidRecord(f"the batch could not be encoded: {error!r}"))
         if not sent:
             return
         parts = [ProducePart(b.where.topic, b.where.partition, len(a)) for b, a in zip(sent, attachments, strict=True)]
@@ -168,46 +216,76 @@ class SendLoop:
         elif request.acks == ACKS_NONE:
             channel.send_unanswered(request, attachments)
             for batch in sent:
-                self._succeed(batch, -1, -1)
+                self._finish(batch)
+            self._in_flight[leader] += (
+                1  # no answer says that the broker keeps up: go on when the socket took the bytes
+            )
+            self._start(("drain", leader, object()), partial(self._drain, leader, channel))
         else:
             self._in_flight[leader] += 1
-            answer = channel.send(request, attachments)
-            # The broker itself gives up after request_timeout_ms; a little later we stop waiting for it.
-            patience = self._loop.call_later(self._config.request_timeout_ms / 1000 + 1, self._gave_up, channel)
-            answer.add_done_callback(partial(self._answered, leader, sent, patience))
+            travelling = _Sent(leader, channel, sent, time.monotonic() + self._request_timeout_s)
+            channel.send(request, attachments).add_done_callback(partial(self._answered, travelling))
+            self._watch(travelling)
 
-    def _gave_up(self, channel: Channel) -> None:
-        self._start(("close", channel), channel.close())
+    # --- waiting for answers -----------------------------------------------------------------------------------------
 
-    # --- answers -----------------------------------------------------------------------------------------------------
+    def _watch(self, sent: _Sent) -> None:
+        until = min((batch.deadline for batch in sent.batches if not batch.done), default=sent.until)
+        wait_s = min(max(min(until, sent.until) - time.monotonic(), 0.001), LOOK_S)
+        sent.patience = self._loop.call_later(wait_s, self._waited, sent)
 
-    def _answered(
-        self, leader: int, batches: list[ProducerBatch], patience: asyncio.TimerHandle, answer: asyncio.Future[Answer]
-    ) -> None:
-        patience.cancel()
-        self._in_flight[leader] -= 1
-        if answer.cancelled():
-            self._lost(batches, ClientClosed())
-        elif (error := answer.exception()) is not None:
-            self._lost(batches, error if isinstance(error, OttlaError) else UnknownServerError(str(error)))
+    def _waited(self, sent: _Sent) -> None:
+        """No answer yet: fail the batches whose delivery time is over, hang up when the request's is."""
+        now = time.monotonic()
+        for batch in sent.batches:
+            if not batch.done and batch.deadline <= now:
+                self._finish(batch, error=self._too_late(batch, f"{sent.channel.address} did not answer"))
+        if now >= sent.until or any(
+            self._cluster.leader(batch.where) not in (None, sent.leader) for batch in sent.batches
+        ):
+            self._start(
+                ("close", sent.channel), sent.channel.close
+            )  # it is dead, or paused and replaced by another leader
         else:
-            response = cast(ProduceResponse, answer.result().message)
-            for batch, part in zip(batches, response.parts, strict=True):
-                self._part_answered(batch, part)
+            self._start("refresh", self._refresh)
+            self._watch(sent)
+
+    def _answered(self, sent: _Sent, answer: asyncio.Future[Answer]) -> None:
+        if sent.patience is not None:
+            sent.patience.cancel()
+        self._in_flight[sent.leader] -= 1
+        if answer.cancelled():
+            self._lost(sent.batches, ClientClosed())
+        elif (error := answer.exception()) is not None:
+            self._lost(sent.batches, error if isinstance(error, OttlaError) else RemoteProtocolError(repr(error)))
+        else:
+            parts = cast(ProduceResponse, answer.result().message).parts
+            if len(parts) == len(sent.batches):
+                for batch, part in zip(sent.batches, parts, strict=True):
+                    self._part_answered(batch, part)
+            else:
+                why = f"{sent.channel.address} answered {len(parts)} parts of {len(sent.batches)}"
+                self._lost(sent.batches, RemoteProtocolError(why))
         self._pump()
 
     def _part_answered(self, batch: ProducerBatch, part: ProducePartResult) -> None:
+        if batch.done:  # its delivery time was over before the answer came
+            return
         if part.error_code == 0:
-            self._succeed(batch, part.base_offset, part.append_time_ms)
+            self._finish(batch, part.base_offset, part.append_time_ms)
             return
         where = batch.where
         error = part.error(topic=where.topic, partition=where.partition)
-        if isinstance(error, MessageTooLarge) and len(batch) > 1:
-            self._unfinished -= 1
-            for half in batch.split():
-                self._accumulator.put_back(half)
+        if isinstance(error, DuplicateSequenceNumber):
+            self._finish(batch)  # it was stored, so long ago that the broker does not know where
+        elif isinstance(error, MessageTooLarge) and len(batch) > 1 and not self._closed:
+            Sequences.number_halves(batch, self._accumulator.split(batch))
+        elif isinstance(error, UNNUMBERED) and self._sequences is not None and not self._closed:
+            if not self._accumulator.has_older(batch):
+                self._sequences.renumber(batch)
+            self._try_again(batch, error, refresh=False)
         elif not error.retriable or self._closed:
-            self._fail(batch, error)
+            self._finish(batch, error=error)
         else:
             news = part.leader != NO_LEADER and self._cluster.learn_leader(where, part.leader, part.leader_epoch)
             self._try_again(batch, error, refresh=error.refresh_metadata and not news)
@@ -215,47 +293,44 @@ class SendLoop:
     def _lost(self, batches: list[ProducerBatch], error: OttlaError) -> None:
         """The request's fate is unknown: try all of it again."""
         for batch in batches:
-            if self._closed or not error.retriable:
-                self._fail(batch, error)
+            if batch.done:
+                continue
+            if self._closed or not (error.retriable or self._cluster.only_hung_up(error)):
+                self._finish(batch, error=error)
             else:
                 self._try_again(batch, error, refresh=True)
 
     def _try_again(self, batch: ProducerBatch, error: OttlaError, *, refresh: bool) -> None:
         now = time.monotonic()
         if now >= batch.deadline:
-            why = f"not delivered to {batch.where} within {self._config.delivery_timeout_ms / 1000:g} s: {error}"
-            self._fail(batch, ClientTimeout(why, topic=batch.where.topic))
+            self._finish(batch, error=self._too_late(batch, str(error)))
             return
-        self._unfinished -= 1
-        batch.not_before = now + self._config.retry_backoff_ms / 1000
+        backoff_ms = min(self._config.retry_backoff_ms * 2**batch.attempts, self._config.retry_backoff_max_ms)
+        batch.attempts += 1
+        batch.not_before = now + backoff_ms / 1000
         self._accumulator.put_back(batch)
         if refresh:
-            self._start(("refresh",), self._refresh())
+            self._start("refresh", self._refresh)
 
-    def _succeed(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
-        self._unfinished -= 1
-        self._finish(batch, base_offset, append_time_ms)
-
-    def _fail(self, batch: ProducerBatch, error: OttlaError) -> None:
-        self._unfinished -= 1
-        self._finish(batch, error=error)
+    def _too_late(self, batch: ProducerBatch, why: str) -> ClientTimeout:
+        where, limit_s = batch.where, self._config.delivery_timeout_ms / 1000
+        text = f"not delivered to {where} within {limit_s:g} s: {why}; {self._cluster.tried()}"
+        return ClientTimeout(text, topic=where.topic, partition=where.partition)
 
     def _finish(
         self, batch: ProducerBatch, base_offset: int = -1, append_time_ms: int = -1, error: OttlaError | None = None
     ) -> None:
-        self._accumulator.release(batch.size)
+        self._accumulator.release(batch)
+        if error is not None and self._sequences is not None:
+            self._sequences.given_up(batch)
         batch.finish(base_offset, append_time_ms, error)
         if self._room and not self._accumulator.full:
-            self._tell(self._room)
-        if self._idle and not self._unfinished and not self._accumulator.pending_bytes:
-            self._tell(self._idle)
+            self._tell_room()
 
-    @staticmethod
-    def _tell(waiters: list[asyncio.Future[None]]) -> None:
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        waiters.clear()
+    def _tell_room(self) -> None:
+        room, self._room = self._room, []
+        for waiter in room:
+            _settle(waiter)
 
     # --- what takes time ---------------------------------------------------------------------------------------------
 
@@ -264,11 +339,11 @@ class SendLoop:
         due = self._accumulator.next_due(0 if self._flushing else self._linger_s)
         if due is None:
             return
-        wait = max(due - now, 0.0) if due > now else TICK_S
+        wait = due - now if due > now else TICK_S
         if blocked:
             wait = min(wait, TICK_S)
         at = now + wait
-        if self._timer is not None and self._timer_at <= at and self._timer_at > now:
+        if self._timer is not None and now < self._timer_at <= at:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -277,33 +352,51 @@ class SendLoop:
 
     def _tick(self) -> None:
         for batch in self._accumulator.expired(time.monotonic()):
-            why = f"{batch.where} had no leader for {self._config.delivery_timeout_ms / 1000:g} s; {self._cluster.tried()}"
-            self._finish(batch, error=ClientTimeout(why, topic=batch.where.topic))
+            known = batch.where.topic in self._cluster.topics
+            why = "its leader could not be reached" if known else "the topic does not exist"
+            self._finish(batch, error=self._too_late(batch, why))
         self._timer, self._timer_at = None, float("inf")
         self._pump()
 
-    def _start(self, key: object, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, key: object, work: Callable[[], Awaitable[None]]) -> None:
         """Run something beside the pump, one of a kind at a time; then pump again."""
         if key in self._tasks or self._closed:
-            work.close()
             return
-        task = self._tasks[key] = self._loop.create_task(work)
 
-        def ended(_: asyncio.Task[None]) -> None:
-            self._tasks.pop(key, None)
-            if not task.cancelled() and task.exception() is not None and not isinstance(task.exception(), OttlaError):
-                logger.error("the send loop failed", exc_info=task.exception())
+        async def run() -> None:
+            try:
+                await work()
+            except OttlaError:
+                pass  # it is seen again, if it lasts, by whoever waits for the delivery
+            except Exception:
+                logger.exception("the send loop failed")
+            finally:
+                self._tasks.pop(key, None)
             self.wake_here()
 
-        task.add_done_callback(ended)
+        self._tasks[key] = self._loop.create_task(run())
+
+    async def _init_producer_id(self) -> None:
+        assert self._sequences is not None
+        try:
+            answer = await self._cluster.ask_any(InitProducerIdRequest(), InitProducerIdResponse)
+        except OttlaError:
+            await asyncio.sleep(self._config.retry_backoff_ms / 1000)
+            raise
+        self._sequences.begin(answer.producer_id, answer.producer_epoch)
 
     async def _refresh(self) -> None:
+        known = {where: self._cluster.leader(where) for where in self._accumulator.waiting()}
         try:
             await self._cluster.refresh()
         except OttlaError:
             await asyncio.sleep(self._config.retry_backoff_max_ms / 1000)
-        else:
-            await asyncio.sleep(self._config.retry_backoff_ms / 1000)
+            return
+        for where, leader in known.items():
+            if self._cluster.leader(where) not in (None, leader):
+                self._accumulator.hurry(where)  # a new leader: whatever waited for the old one may go now
+        self.wake_here()
+        await asyncio.sleep(self._config.retry_backoff_ms / 1000)
 
     async def _connect(self, leader: int) -> None:
         try:
@@ -311,3 +404,14 @@ class SendLoop:
         except OttlaError:
             await asyncio.sleep(self._config.retry_backoff_ms / 1000)
             await self._refresh()
+
+    async def _drain(self, leader: int, channel: Channel) -> None:
+        try:
+            await channel.writable()
+        finally:
+            self._in_flight[leader] -= 1
+
+
+def _settle(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

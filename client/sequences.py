@@ -31,16 +31,19 @@ class Sequences:
         self._producer_id, self._epoch = producer_id, epoch
         self._next.clear()
 
-    def forget(self) -> None:
-        """A batch was given up: nothing more may be sent under this id."""
-        self._producer_id = -1
+    def given_up(self, batch: ProducerBatch) -> None:
+        """A batch will not be sent again. Those numbered behind it cannot follow it: nothing more goes under this id."""
+        if batch.producer_id == self._producer_id:
+            self._producer_id = -1
 
-    def is_current(self, batch: ProducerBatch) -> bool:
-        return batch.producer_id == self._producer_id
+    def renumber(self, batch: ProducerBatch) -> None:
+        """The broker refused a batch because one before it is missing for good: it begins anew, under another id."""
+        self.given_up(batch)
+        batch.producer_id = -1
 
     def number(self, batch: ProducerBatch) -> None:
-        """Give a batch its numbers, if it has none or those of an id that is no longer ours."""
-        if batch.producer_id == self._producer_id:
+        """Give a batch its numbers, if it has none. It keeps them for every try, for the first may have been stored."""
+        if batch.producer_id >= 0:
             return
         first = self._next.get(batch.where, 0)
         batch.producer_id, batch.producer_epoch, batch.base_sequence = self._producer_id, self._epoch, first

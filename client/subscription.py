@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ottla.wire.errors import ConfigError
-from ottla.wire.names import TopicPartition
+from ottla.wire.names import TopicPartition, check_topic_name
 
 UNKNOWN = -1
 
@@ -11,58 +11,76 @@ UNKNOWN = -1
 class Assigned:
     """One partition being read."""
 
-    __slots__ = (
-        "buffered_bytes",
-        "fetch_offset",
-        "generation",
-        "high_watermark",
-        "not_before",
-        "paused",
-        "position",
-        "where",
-    )
+    __slots__ = ("fetch_offset", "from_beginning", "generation", "not_before", "paused", "position", "start", "where")
 
     def __init__(self, where: TopicPartition) -> None:
         self.where = where
         self.position = UNKNOWN
-        """The offset that the caller gets next."""
+        """The offset that the caller gets next, as of the last batch boundary or poll."""
         self.fetch_offset = UNKNOWN
-        """The offset that is fetched next: ahead of ``position`` by what is buffered."""
+        """The offset that is fetched next: ahead of ``position`` by what is buffered. UNKNOWN until reading can begin."""
+        self.start = UNKNOWN
+        """Where the last seek went: what lies before is not wanted, though a fetch may bring it."""
         self.generation = 0
         """Grows with every seek; what was fetched for an older one is thrown away."""
-        self.high_watermark = UNKNOWN
-        self.buffered_bytes = 0
+        self.from_beginning = False
+        """Whether all of its records are new to this consumer, so that none may be skipped."""
         self.paused = False
         self.not_before = 0.0
 
     def seek(self, offset: int) -> None:
         self.generation += 1
-        self.position = self.fetch_offset = offset
-        self.buffered_bytes = 0
+        self.position = self.fetch_offset = self.start = offset
+        self.not_before = 0.0
 
 
 class Subscription:
     """The partitions that a consumer reads: those of its topics, or those it was told one by one."""
 
     def __init__(self, topics: Iterable[str] = ()) -> None:
-        self.topics = list(dict.fromkeys(topics))
+        self.topics: list[str] = []
         self.assigned: dict[TopicPartition, Assigned] = {}
         self.by_hand = False
         self._sought: dict[TopicPartition, int] = {}
+        self._topic_ids: dict[str, str] = {}
+        self._absent: set[str] = set()
+        self.subscribe(topics)
 
-    def assign(self, places: Iterable[TopicPartition]) -> list[Assigned]:
-        """Read exactly these; partitions that stay keep their position. Gives back the new ones."""
-        wanted = list(dict.fromkeys(places))
-        new = [Assigned(where) for where in wanted if where not in self.assigned]
-        kept = {where: state for where, state in self.assigned.items() if where in set(wanted)}
-        for state in self.assigned.values():
-            if state.where not in kept:
-                state.generation += 1
-        self.assigned = kept | {state.where: state for state in new}
-        for state in new:
-            if state.where in self._sought:
-                state.seek(self._sought.pop(state.where))
-        return new
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Read all partitions of these topics, once ``topic_seen`` tells what they are, and no others."""
+        if isinstance(topics, str):
+            raise ConfigError(f"topics must be a list, not {topics!r}", hint=f"give [{topics!r}]")
+        self.topics = [check_topic_name(topic) for topic in dict.fromkeys(topics)]
+        self.by_hand = False
+        for gone in self._topic_ids.keys() - self.topics:
+            del self._topic_ids[gone]
+        self._absent &= set(self.topics)
+
+    def assign(self, places: Iterable[TopicPartition]) -> None:
+        """Read exactly these; partitions that stay keep their position."""
+        wanted = {TopicPartition(check_topic_name(topic), partition): None for topic, partition in places}
+        self.by_hand = True
+        self._set(list(wanted))
+
+    def wanted_topics(self) -> list[str]:
+        return list(dict.fromkeys(where.topic for where in self.assigned)) if self.by_hand else self.topics
+
+    def topics_seen(self, found: dict[str, tuple[str, int]]) -> list[str]:
+        """Read all partitions of the topics that exist (id and partition count of each); gives back those that do not.
+
+        What comes into being later (a topic, a partition, a topic that was deleted and created anew) is read from its
+        beginning: all of its records are newer than the subscription.
+        """
+        for topic in self.topics:
+            if self._topic_ids.get(topic, "") != found.get(topic, ("", 0))[0]:
+                self._set([where for where in self.assigned if where.topic != topic])
+        places = [TopicPartition(topic, i) for topic in self.topics if topic in found for i in range(found[topic][1])]
+        for state in self._set(places):
+            state.from_beginning = state.where.topic in self._topic_ids or state.where.topic in self._absent
+        self._topic_ids |= {topic: topic_id for topic, (topic_id, _) in found.items() if topic in self.topics}
+        missing = [topic for topic in self.topics if topic not in found]
+        self._absent.update(missing)
+        return missing
 
     def seek(self, where: TopicPartition, offset: int) -> None:
         """Go on at ``offset``; a partition that is not assigned yet will begin there."""
@@ -74,6 +92,16 @@ class Subscription:
         else:
             state.seek(offset)
 
+    def pause(self, where: TopicPartition) -> None:
+        """Give nothing more of a partition, not even what was fetched already."""
+        state = self.state(where)
+        state.paused = True
+        if state.fetch_offset != UNKNOWN:
+            state.seek(state.position)
+
+    def resume(self, where: TopicPartition) -> None:
+        self.state(where).paused = False
+
     def state(self, where: TopicPartition) -> Assigned:
         state = self.assigned.get(where)
         if state is None:
@@ -81,3 +109,21 @@ class Subscription:
                 f"{where} is not assigned to this consumer; assigned are {sorted(map(str, self.assigned))}"
             )
         return state
+
+    @property
+    def readable(self) -> bool:
+        """Whether something can be read: a partition that has a position."""
+        return any(state.fetch_offset != UNKNOWN for state in self.assigned.values())
+
+    def _set(self, wanted: list[TopicPartition]) -> list[Assigned]:
+        """Read exactly these; gives back the new ones."""
+        kept = {where: self.assigned[where] for where in wanted if where in self.assigned}
+        new = [Assigned(where) for where in wanted if where not in kept]
+        for state in self.assigned.values():
+            if state.where not in kept:
+                state.generation += 1
+        self.assigned = kept | {state.where: state for state in new}
+        for state in new:
+            if state.where in self._sought:
+                state.seek(self._sought.pop(state.where))
+        return new

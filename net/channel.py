@@ -123,7 +123,8 @@ class Channel(asyncio.BufferedProtocol):
                 self._transport.close()
                 await asyncio.wait([self._closed], timeout=CLOSE_TIMEOUT_S)
             self._transport.abort()
-            await self._closed
+            # Bounded: a connection that was cancelled while it was made may never be told that it is lost.
+            await asyncio.wait([self._closed], timeout=CLOSE_TIMEOUT_S)
 
     # --- for asyncio -------------------------------------------------------------------------------------------------
 

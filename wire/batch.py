@@ -45,8 +45,8 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 KNOWN_ATTRIBUTES = CODEC_MASK | LOG_APPEND_TIME
 
-COUNT_MAX = 10_000_000
-"""More records than any frame can hold; a larger count is a lie."""
+COUNT_MAX = 1_000_000
+"""Records of one batch. A few bytes may claim many null records: this bounds what it costs a reader to believe them."""
 
 NO_PRODUCER = -1
 

@@ -159,8 +159,8 @@ class _Fetch:
             epoch, end = why
             result = FetchPartResult(0, "", part.topic, part.partition, diverging_epoch=epoch, diverging_end=end)
         else:
-            why = told(why, part.topic)
             leader, leader_epoch = self._view.leader_of(part.topic, part.partition)
+            why = told(why, part.topic, leader)
             start = self._partitions.log_start_offset(part.topic, part.partition)
             result = FetchPartResult(
                 why.code, str(why), part.topic, part.partition,

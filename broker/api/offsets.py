@@ -4,6 +4,7 @@ import asyncio
 
 from ottla.broker.api.later import later
 from ottla.broker.api.parts import check_parts, told
+from ottla.broker.cluster_view import ClusterView
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
 from ottla.net.connection import Connection, Reply
@@ -20,8 +21,9 @@ DECODED_MAX = 32 * 1024 * 1024
 class ListOffsetsHandler:
     """Ends and beginnings are answered at once; a search by time is done in a thread, one batch after the other."""
 
-    def __init__(self, partitions: Partitions) -> None:
+    def __init__(self, partitions: Partitions, view: ClusterView) -> None:
         self._partitions = partitions
+        self._view = view
         self._decoding = asyncio.Lock()  # so that all who search together hold the memory of one batch
 
     def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply | asyncio.Future[Reply]:
@@ -45,7 +47,7 @@ class ListOffsetsHandler:
                 )
             offset = partition.latest() if part.timestamp_ms == LATEST else partition.log.log_start_offset
         except OttlaError as error:
-            return _failed(part, error)
+            return self._failed(part, error)
         return ListOffsetsPartResult(0, "", part.topic, part.partition, offset, -1, partition.leader_epoch)
 
     async def _find(self, part: ListOffsetsPart) -> ListOffsetsPartResult:
@@ -54,11 +56,16 @@ class ListOffsetsHandler:
                 partition = self._led(part)
                 offset, timestamp_ms = await _find_by_time(partition, part.timestamp_ms)
         except OttlaError as error:
-            return _failed(part, error)
+            return self._failed(part, error)
         return ListOffsetsPartResult(0, "", part.topic, part.partition, offset, timestamp_ms, partition.leader_epoch)
 
     def _led(self, part: ListOffsetsPart) -> Partition:
         return self._partitions.led(part.topic, part.partition, part.leader_epoch)
+
+    def _failed(self, part: ListOffsetsPart, error: OttlaError) -> ListOffsetsPartResult:
+        leader, _ = self._view.leader_of(part.topic, part.partition)
+        error = told(error, part.topic, leader)
+        return ListOffsetsPartResult(error.code, str(error), part.topic, part.partition)
 
 
 async def _find_by_time(partition: Partition, timestamp_ms: int) -> tuple[int, int]:
@@ -70,8 +77,3 @@ async def _find_by_time(partition: Partition, timestamp_ms: int) -> tuple[int, i
     batch = RecordBatch(bytes(view), verify=False, decoded_max=DECODED_MAX)
     found = await asyncio.to_thread(find_offset_by_timestamp, batch, timestamp_ms)
     return found if found is not None and found[0] < partition.high_watermark else (-1, -1)
-
-
-def _failed(part: ListOffsetsPart, error: OttlaError) -> ListOffsetsPartResult:
-    error = told(error, part.topic)
-    return ListOffsetsPartResult(error.code, str(error), part.topic, part.partition)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from ottla.wire.errors import InvalidRequest, InvalidTopic, OttlaError, UnknownTopicOrPartition
-from ottla.wire.names import check_topic_name
+from ottla.wire.errors import InvalidRequest, InvalidTopic, NotLeaderOrFollower, OttlaError, UnknownTopicOrPartition
+from ottla.wire.names import NO_LEADER, check_topic_name
 
 PARTS_MAX = 10_000
 
@@ -25,9 +25,15 @@ def check_parts(parts: Sequence[Part]) -> None:
         raise InvalidRequest(f"{count} parts in one request, and some name the same partition")
 
 
-def told(error: OttlaError, topic: str) -> OttlaError:
-    """The error as the peer is told it: that a topic does not exist is worth asking again for only if it ever can."""
+def told(error: OttlaError, topic: str, leader: int = NO_LEADER) -> OttlaError:
+    """The error as the peer is told it.
+
+    What this broker does not have may be led by another; and that a topic does not exist is worth asking again for only
+    if it ever can.
+    """
     if isinstance(error, UnknownTopicOrPartition):
+        if leader != NO_LEADER:
+            return NotLeaderOrFollower(f"{error}; broker {leader} leads it", topic=topic, partition=error.partition)
         try:
             check_topic_name(topic)
         except InvalidTopic as invalid:

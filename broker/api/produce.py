@@ -101,8 +101,8 @@ class ProduceHandler:
         return result
 
     def _failed(self, part: ProducePart, error: OttlaError) -> ProducePartResult:
-        error = told(error, part.topic)
         leader, leader_epoch = self._view.leader_of(part.topic, part.partition)
+        error = told(error, part.topic, leader)
         return ProducePartResult(
             error.code, str(error), part.topic, part.partition, leader=leader, leader_epoch=leader_epoch
         )

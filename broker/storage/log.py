@@ -27,7 +27,6 @@ from ottla.broker.storage.partition_folder import claim_folder
 from ottla.broker.storage.producer_snapshot import forget_producers, save_producers
 from ottla.broker.storage.producers import ProducerStates, Sent
 from ottla.broker.storage.retention import Limits, SegmentAge, expired
-from ottla.broker.storage.segment import Segment
 from ottla.broker.storage.segment_files import DELETED_SUFFIX
 from ottla.broker.storage.segments import Segments
 from ottla.wire.errors import FencedLeaderEpoch, InvalidRecord, OffsetOutOfRange, RecordListTooLarge, StorageError
@@ -306,7 +305,7 @@ class Log:
         Their files are only renamed: ``remove_deleted_files`` does the slow part.
         """
         with self._disk("deleting segments"):
-            ages = [SegmentAge(segment.next_offset, segment.size, _age_of(segment)) for segment in self._segments]
+            ages = [SegmentAge(segment.next_offset, segment.size, segment.age_ms()) for segment in self._segments]
             limits = Limits(self.config.retention_ms, self.config.retention_bytes)
             up_to = self.log_end_offset if up_to is None else up_to
             due = expired(ages, limits, now_ms=now_ms, log_start=self._log_start_offset, up_to=up_to)
@@ -393,10 +392,3 @@ class Log:
             yield
         except OSError as error:
             raise self._fail(doing, error) from error
-
-
-def _age_of(segment: Segment) -> int:
-    """The largest timestamp of a segment, or when it was last written if its records have none."""
-    if segment.max_timestamp != NO_TIMESTAMP:
-        return segment.max_timestamp
-    return int(segment.path.stat().st_mtime * 1000)

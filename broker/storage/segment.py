@@ -114,6 +114,10 @@ class Segment:
     def max_timestamp(self) -> int:
         return self._sealed_max_timestamp if self.sealed else self.index.max_timestamp
 
+    def age_ms(self) -> int:
+        """The largest timestamp, or when the segment was last written if its records have none."""
+        return self.max_timestamp if self.max_timestamp != NO_TIMESTAMP else int(self.path.stat().st_mtime * 1000)
+
     @property
     def index(self) -> SegmentIndex:
         if self._index is None:

@@ -1,0 +1,275 @@
+"""Batches that wait to be sent. Callers fill them, the send loop empties them.
+
+Callers may be in another thread than the send loop. A record costs its caller one lock and three list appends; whatever
+can be done once for a batch is done by the send loop.
+"""
+
+import itertools
+import threading
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from ottla.client.batches import Headers, ProducerBatch
+from ottla.wire.batch import HEADER_SIZE
+from ottla.wire.errors import MessageTooLarge, OttlaError
+from ottla.wire.names import TopicPartition
+
+RECORD_OVERHEAD = 16
+"""What a record costs beside its key and value: its lengths, its timestamp."""
+
+
+class Accumulator:
+    """Batches that are being filled, and full ones that wait to be sent, per partition in the order of sending."""
+
+    def __init__(self, batch_size: int, buffer_memory: int, record_max: int, delivery_timeout_s: float) -> None:
+        self._batch_size = batch_size
+        self._buffer_memory = buffer_memory
+        self._record_max = record_max
+        self._large = min(batch_size // 4, record_max)
+        self._delivery_timeout_s = delivery_timeout_s
+        self._lock = threading.Lock()
+        self._open: dict[TopicPartition, ProducerBatch] = {}
+        self._sealed: dict[TopicPartition, deque[ProducerBatch]] = {}
+        self._unfinished: dict[ProducerBatch, None] = {}
+        self._closed: OttlaError | None = None
+        self.pending_bytes = 0
+        self.on_sealed: Callable[[], None] = lambda: None
+        """Called, in the thread of a caller that filled a batch, because a full one need not wait for company."""
+
+    @property
+    def full(self) -> bool:
+        return self.pending_bytes >= self._buffer_memory
+
+    # --- for callers -------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        where: TopicPartition,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers | None,
+        timestamp_ms: int,
+        now: float,
+    ) -> tuple[ProducerBatch, int]:
+        """Put a record into the open batch of its partition; the batch, and the record's place in it.
+
+        Place 0 means that the batch is new: the send loop must hear of it.
+        """
+        size = RECORD_OVERHEAD + (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
+        if headers:
+            headers = checked_headers(headers)
+            size += sum(len(name) + len(content or b"") + RECORD_OVERHEAD for name, content in headers)
+        if size > self._large:
+            self._make_way(where, size)
+        with self._lock:
+            batch = self._open.get(where)
+            if batch is None:
+                batch = self._open[where] = self._new_batch(where, now)
+            index = len(batch.values)
+            batch.values.append(value)
+            batch.keys.append(key)  # type: ignore[union-attr]  # an open batch has lists
+            batch.timestamps.append(timestamp_ms)  # type: ignore[union-attr]
+            if headers:
+                batch.headers[index] = headers
+            batch.size += size
+            self.pending_bytes += size
+            if batch.size < self._batch_size:
+                return batch, index
+            self._seal(where)
+        self.on_sealed()
+        return batch, index
+
+    def add_many(
+        self,
+        where: TopicPartition,
+        keys: list[bytes | None] | None,
+        values: list[bytes | None],
+        timestamp_ms: int,
+        now: float,
+    ) -> list[ProducerBatch]:
+        """Make batches of a whole list at once, behind what the partition's open batch holds."""
+        lengths = [len(value or b"") for value in values] if None in values else list(map(len, values))  # type: ignore[arg-type]
+        if keys is not None:
+            lengths = [length + len(key or b"") for length, key in zip(lengths, keys, strict=True)]
+        self._check_size(where, max(lengths) + RECORD_OVERHEAD)
+        ends = list(itertools.accumulate(lengths, initial=0))
+
+        def bytes_before(index: int) -> int:
+            return ends[index] + index * RECORD_OVERHEAD
+
+        pieces: list[tuple[int, int]] = []
+        start = 0
+        while start < len(values):
+            limit = bytes_before(start) + self._batch_size
+            end = bisect_left(range(len(values)), limit, lo=start + 1, key=bytes_before)
+            pieces.append((start, end))
+            start = end
+        batches = []
+        with self._lock:
+            self._seal(where)
+            for start, end in pieces:
+                batch = self._new_batch(where, now)
+                batch.values = values[start:end]
+                batch.keys = keys[start:end] if keys is not None else None
+                batch.timestamps = timestamp_ms
+                batch.size += bytes_before(end) - bytes_before(start)
+                batches.append(batch)
+            self._sealed.setdefault(where, deque()).extend(batches)
+            self.pending_bytes += bytes_before(len(values))
+        return batches
+
+    # --- for the send loop -------------------------------------------------------------------------------------------
+
+    def waiting(self) -> list[TopicPartition]:
+        """The partitions that have something to send."""
+        with self._lock:
+            return list(dict.fromkeys([*self._sealed, *self._open]))
+
+    def take(self, where: TopicPartition, now: float, linger_s: float) -> ProducerBatch | None:
+        """The next batch of a partition that should go now; None when none is due yet."""
+        with self._lock:
+            queue = self._sealed.get(where)
+            if queue:
+                if queue[0].not_before > now:
+                    return None
+                batch = queue.popleft()
+                if not queue:
+                    del self._sealed[where]
+                return batch
+            open_batch = self._open.get(where)
+            if open_batch is None or open_batch.opened_at + linger_s > now:
+                return None
+            return self._open.pop(where)
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """Return a batch that must be sent again to its place before all younger ones."""
+        with self._lock:
+            queue = self._sealed.setdefault(batch.where, deque())
+            queue.appendleft(batch)
+            if len(queue) > 1 and queue[0].number > queue[1].number:
+                ordered = sorted(queue, key=lambda waiting: waiting.number)
+                queue.clear()
+                queue.extend(ordered)
+
+    def has_older(self, batch: ProducerBatch) -> bool:
+        """Whether a batch of the same partition and producer id that must come before this one is not done yet."""
+        with self._lock:
+            return any(
+                other.where == batch.where and other.producer_id == batch.producer_id and other.number < batch.number
+                for other in self._unfinished
+            )
+
+    def hurry(self, where: TopicPartition) -> None:
+        """What waits in a partition before it is tried again need not wait any longer."""
+        with self._lock:
+            for batch in self._sealed.get(where, ()):
+                batch.not_before = 0.0
+
+    def split(self, batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
+        """Send a batch that was too large for the broker in two halves instead."""
+        halves = batch.split()
+        with self._lock:
+            del self._unfinished[batch]
+            self._unfinished.update(dict.fromkeys(halves))
+        for half in reversed(halves):
+            self.put_back(half)
+        return halves
+
+    def release(self, batch: ProducerBatch) -> None:
+        """A batch is done: its bytes no longer wait."""
+        with self._lock:
+            self.pending_bytes -= batch.size - HEADER_SIZE
+            self._unfinished.pop(batch, None)
+
+    def unfinished(self) -> list[ProducerBatch]:
+        """All batches that records were put into and whose fate is open, whether they wait or travel."""
+        with self._lock:
+            return list(self._unfinished)
+
+    def next_due(self, linger_s: float) -> float | None:
+        """When the next batch that is not due yet will be: the end of a linger or of a wait before a retry."""
+        with self._lock:
+            times = [batch.opened_at + linger_s for batch in self._open.values()]
+            times += [queue[0].not_before for queue in self._sealed.values()]
+        return min(times, default=None)
+
+    def expired(self, now: float) -> list[ProducerBatch]:
+        """Take out the batches whose delivery time is over."""
+        gone: list[ProducerBatch] = []
+        with self._lock:
+            for where in list(self._sealed):
+                queue = self._sealed[where]
+                while queue and queue[0].deadline <= now:
+                    gone.append(queue.popleft())
+                if not queue:
+                    del self._sealed[where]
+            for where in [where for where, batch in self._open.items() if batch.deadline <= now]:
+                gone.append(self._open.pop(where))
+        return gone
+
+    def close(self, why: OttlaError) -> list[ProducerBatch]:
+        """Take no more records, and take out all batches that wait.
+
+        Invariant: no batch is open afterwards, so whoever adds a record later needs a new batch and is told ``why``.
+        """
+        with self._lock:
+            self._closed = self._closed or why
+            gone = [batch for queue in self._sealed.values() for batch in queue] + list(self._open.values())
+            self._sealed.clear()
+            self._open.clear()
+        return gone
+
+    def abandon(self, why: OttlaError) -> None:
+        """In a forked child, where no send loop runs: everything has failed, as far as this process will ever know."""
+        self._lock = threading.Lock()
+        self._closed = why
+        self._open.clear()
+        self._sealed.clear()
+        for batch in self.unfinished():
+            self.release(batch)
+            if not batch.done:
+                batch.finish(error=why)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _new_batch(self, where: TopicPartition, now: float) -> ProducerBatch:
+        if self._closed is not None:
+            raise type(self._closed)(str(self._closed), hint=self._closed.hint)
+        batch = ProducerBatch(where, now, now + self._delivery_timeout_s)
+        self._unfinished[batch] = None
+        return batch
+
+    def _make_way(self, where: TopicPartition, size: int) -> None:
+        """A large record does not go into a batch that it makes much larger than batch_size."""
+        self._check_size(where, size)
+        with self._lock:
+            batch = self._open.get(where)
+            if batch is None or batch.size + size <= self._batch_size:
+                return
+            self._seal(where)
+        self.on_sealed()
+
+    def _check_size(self, where: TopicPartition, size: int) -> None:
+        if size > self._record_max:
+            raise MessageTooLarge(
+                f"a record of {size} bytes; max_request_size is {self._record_max}", topic=where.topic
+            )
+
+    def _seal(self, where: TopicPartition) -> None:
+        batch = self._open.pop(where, None)
+        if batch is not None:
+            self._sealed.setdefault(where, deque()).append(batch)
+
+
+def checked_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[tuple[str, bytes | None], ...]:
+    """The headers of a record; TypeError here, in the caller's thread, if they are not pairs of a name and bytes."""
+    try:
+        pairs = tuple((name, content) for name, content in headers)
+    except (TypeError, ValueError):
+        raise TypeError(f"headers must be pairs of a name and bytes, not {headers!r}") from None
+    for name, content in pairs:
+        if not isinstance(name, str) or not (content is None or isinstance(content, bytes)):
+            raise TypeError(f"a header must be a str and bytes or None, not ({name!r}, {content!r})")
+        name.encode()  # raises for half a surrogate pair, which cannot be sent
+    return pairs

@@ -1,0 +1,94 @@
+"""Kafka's names as keyword arguments, with dots or without; what is wrong is said at once."""
+
+import pytest
+
+from ottla.client.config import AdminConfig, ConsumerConfig, ProducerConfig, build, parse_addresses
+from ottla.wire.batch import Codec
+from ottla.wire.errors import ConfigError
+
+
+def test_dots_underscores_and_text_numbers_mean_the_same():
+    dotted = build(ProducerConfig, {"bootstrap.servers": "h:1", "linger.ms": "5", "batch.size": "100", "acks": "1"})
+    plain = build(ProducerConfig, {"bootstrap_servers": ["h:1"], "linger_ms": 5, "batch_size": 100, "acks": 1})
+    assert dotted == plain
+
+
+@pytest.mark.parametrize(("given", "near"), [("linger", "linger_ms"), ("bootstrap.server", "bootstrap_servers")])
+def test_unknown_option_is_refused_with_the_nearest_name(given, near):
+    with pytest.raises(ConfigError, match=f"did you mean {near}"):
+        build(ProducerConfig, {given: 1})
+
+
+def test_option_of_another_client_is_refused():
+    with pytest.raises(ConfigError, match="linger_ms"):
+        build(AdminConfig, {"linger_ms": 1})
+
+
+@pytest.mark.parametrize(("acks", "meant"), [("all", -1), (-1, -1), ("-1", -1), (1, 1), ("1", 1), (0, 0), ("0", 0)])
+def test_acks_are_understood_in_all_spellings(acks, meant):
+    assert build(ProducerConfig, {"acks": acks}).required_acks == meant
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"acks": 2},
+        {"acks": "leader"},
+        {"compression_type": "brotli"},
+        {"linger_ms": -1},
+        {"linger_ms": "soon"},
+        {"batch_size": 0},
+        {"buffer_memory": 0},
+        {"delivery_timeout_ms": 0},
+        {"max_block_ms": -5},
+        {"max_in_flight_requests_per_connection": 0},
+        {"partitioner": "random"},
+        {"request_timeout_ms": None},
+        {"retry_backoff_max_ms": 0},
+        {"bootstrap_servers": ""},
+        {"bootstrap_servers": "host:port"},
+        {"bootstrap_servers": "host:70000"},
+    ],
+)
+def test_producer_option_that_makes_no_sense_is_refused_by_name(options):
+    with pytest.raises(ConfigError) as caught:
+        build(ProducerConfig, options)
+    [name] = options
+    assert name.split("_")[0] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"auto_offset_reset": "smallest"},
+        {"max_poll_records": 0},
+        {"fetch_max_wait_ms": -1},
+        {"fetch_min_bytes": -1},
+        {"fetch_buffer_bytes": 0},
+        {"consumer_timeout_ms": 0},
+    ],
+)
+def test_consumer_option_that_makes_no_sense_is_refused_by_name(options):
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        build(ConsumerConfig, options)
+
+
+@pytest.mark.parametrize("name", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_compression_types_are_kafkas(name):
+    assert build(ProducerConfig, {"compression.type": name}).codec is Codec[name.upper()]
+
+
+@pytest.mark.parametrize(
+    ("servers", "addresses"),
+    [
+        ("a:1,b:2", [("a", 1), ("b", 2)]),
+        ("a", [("a", 9092)]),
+        (["a:1", "b"], [("a", 1), ("b", 9092)]),
+        ([("a", 1)], [("a", 1)]),
+        ("[::1]:5", [("::1", 5)]),
+        ("[::1]", [("::1", 9092)]),
+        (" a:1 , ", [("a", 1)]),
+    ],
+)
+def test_addresses_are_understood_in_all_shapes(servers, addresses):
+    assert parse_addresses(servers) == addresses
