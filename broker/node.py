@@ -23,6 +23,7 @@ from ottla.broker.controller.control_loop import ControllerPolicy
 from ottla.broker.membership_loop import MembershipLoop
 from ottla.broker.metrics import Metrics
 from ottla.broker.peers import Identity
+from ottla.broker.replication.durable_loop import DurablePartitions
 from ottla.broker.replication.fetch_loop import Fetchers
 from ottla.broker.replication.isr_loop import IsrLoop
 from ottla.broker.replication.partition import Partition
@@ -52,6 +53,7 @@ class Node:
         self._metrics = Metrics()
         self._fetches: Purgatory[Reply] = Purgatory()
         self._acks: Purgatory[Reply] = Purgatory()
+        self._durable: DurablePartitions | None = None
         self.port = 0
         self.admin_port = 0
 
@@ -91,7 +93,10 @@ class Node:
             ControllerPolicy(config.min_insync_replicas, config.leader_imbalance_check_interval_seconds),
             self._metrics.is_controller.set,
         )
-        fetchers = Fetchers(lambda: membership.identity, view.endpoint)
+        flusher = Flusher()
+        self._parts.push_async_callback(flusher.close)
+        self._durable = DurablePartitions(flusher)
+        fetchers = Fetchers(lambda: membership.identity, view.endpoint, flusher)
         partitions = Partitions(
             config.broker_id, log_dirs, log_defaults(config), config.min_insync_replicas, self._changed, fetchers.update
         )
@@ -174,9 +179,7 @@ class Node:
         software = f"ottla {__version__}"
         return Dispatch(
             {
-                Api.PRODUCE: ProduceHandler(
-                    partitions, view, self._acks, Flusher(), metrics, lambda: membership.unsure
-                ),
+                Api.PRODUCE: ProduceHandler(partitions, view, self._acks, metrics, lambda: membership.unsure),
                 Api.FETCH: FetchHandler(partitions, view, self._fetches, metrics, isr_loop.look_at),
                 Api.LIST_OFFSETS: ListOffsetsHandler(partitions, view),
                 Api.METADATA: MetadataHandler(view),
@@ -202,6 +205,8 @@ class Node:
         """Something happened to a partition: those who wait for it may go on."""
         self._fetches.touch(partition.where)
         self._acks.touch(partition.where)
+        if self._durable is not None:
+            self._durable.grown(partition)
 
     def _refresh_gauges(self, server: Server, partitions: Partitions, log_dirs: list[LogDir]) -> None:
         metrics = self._metrics

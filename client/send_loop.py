@@ -8,7 +8,6 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import cast
 
@@ -16,6 +15,7 @@ from ottla.client.accumulator import Accumulator
 from ottla.client.batches import ProducerBatch
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
+from ottla.client.errands_loop import Errands
 from ottla.client.sequences import Sequences
 from ottla.net.channel import Answer, Channel
 from ottla.wire.errors import (
@@ -86,7 +86,7 @@ class SendLoop:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._in_flight: Counter[int] = Counter()
-        self._tasks: dict[object, asyncio.Task[None]] = {}
+        self._errands = Errands(self.wake_here)
         self._room: list[asyncio.Future[None]] = []
         self._sequences = Sequences() if config.idempotent else None
         self._closed = False
@@ -130,8 +130,7 @@ class SendLoop:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        for task in self._tasks.values():
-            task.cancel()
+        self._errands.stop()
         closed = ClientClosed("the producer was closed before this record was sent")
         for batch in self._accumulator.close(ClientClosed("the producer is closed")):
             self._finish(batch, error=closed)
@@ -146,11 +145,11 @@ class SendLoop:
             return
         now = time.monotonic()  # not the loop's own clock, which uvloop moves by whole milliseconds
         if self._cluster.stale:
-            self._start("refresh", self._refresh)
+            self._errands.run("refresh", self._refresh)
         linger_s = 0 if self._flushing else self._linger_s
         blocked = self._sequences is not None and not self._sequences.ready and bool(self._accumulator.waiting())
         if blocked:
-            self._start("producer id", self._init_producer_id)
+            self._errands.run("producer id", self._init_producer_id)
         while not blocked:
             chosen: dict[int, list[ProducerBatch]] = defaultdict(list)
             for where in self._accumulator.waiting():
@@ -171,12 +170,12 @@ class SendLoop:
         """The leader of a partition if its connection stands and can take one more request."""
         leader = self._cluster.leader(where)
         if leader is None:
-            self._start("refresh", self._refresh)
+            self._errands.run("refresh", self._refresh)
             return None
         if self._in_flight[leader] >= self._config.max_in_flight_requests_per_connection:
             return None
         if self._cluster.open_channel(leader) is None:
-            self._start(("connect", leader), partial(self._connect, leader))
+            self._errands.run(("connect", leader), partial(self._connect, leader))
             return None
         return leader
 
@@ -220,7 +219,7 @@ class SendLoop:
             self._in_flight[leader] += (
                 1  # no answer says that the broker keeps up: go on when the socket took the bytes
             )
-            self._start(("drain", leader, object()), partial(self._drain, leader, channel))
+            self._errands.run(("drain", leader, object()), partial(self._drain, leader, channel))
         else:
             self._in_flight[leader] += 1
             travelling = _Sent(leader, channel, sent, time.monotonic() + self._request_timeout_s)
@@ -243,11 +242,11 @@ class SendLoop:
         if now >= sent.until or any(
             self._cluster.leader(batch.where) not in (None, sent.leader) for batch in sent.batches
         ):
-            self._start(
+            self._errands.run(
                 ("close", sent.channel), sent.channel.close
             )  # it is dead, or paused and replaced by another leader
         else:
-            self._start("refresh", self._refresh)
+            self._errands.run("refresh", self._refresh)
             self._watch(sent)
 
     def _answered(self, sent: _Sent, answer: asyncio.Future[Answer]) -> None:
@@ -310,7 +309,7 @@ class SendLoop:
         batch.not_before = now + backoff_ms / 1000
         self._accumulator.put_back(batch)
         if refresh:
-            self._start("refresh", self._refresh)
+            self._errands.run("refresh", self._refresh)
 
     def _too_late(self, batch: ProducerBatch, why: str) -> ClientTimeout:
         where, limit_s = batch.where, self._config.delivery_timeout_ms / 1000
@@ -357,24 +356,6 @@ class SendLoop:
             self._finish(batch, error=self._too_late(batch, why))
         self._timer, self._timer_at = None, float("inf")
         self._pump()
-
-    def _start(self, key: object, work: Callable[[], Awaitable[None]]) -> None:
-        """Run something beside the pump, one of a kind at a time; then pump again."""
-        if key in self._tasks or self._closed:
-            return
-
-        async def run() -> None:
-            try:
-                await work()
-            except OttlaError:
-                pass  # it is seen again, if it lasts, by whoever waits for the delivery
-            except Exception:
-                logger.exception("the send loop failed")
-            finally:
-                self._tasks.pop(key, None)
-            self.wake_here()
-
-        self._tasks[key] = self._loop.create_task(run())
 
     async def _init_producer_id(self) -> None:
         assert self._sequences is not None

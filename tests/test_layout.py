@@ -13,7 +13,6 @@ TASKS = re.compile(r"\b(create_task|ensure_future|run_coroutine_threadsafe)\(")
 # Not loops, and yet they start tasks, each for its reason.
 MAY_START_TASKS = {
     "broker/api/later.py": "a request whose work must outlive its connection",
-    "broker/api/produce.py": "a flush that several requests share",
     "client/loop_thread.py": "work handed to the thread of the blocking clients",
     "zk/watches.py": "a watch is a loop that is always needed together with its callback",
 }

@@ -1,7 +1,5 @@
 """What brokers ask of each other: the handshake that proves a broker, and the controller's orders."""
 
-import msgspec
-
 from ottla.wire.messages import Api, BrokerEndpoint, Done, Message, Request
 
 
@@ -39,8 +37,8 @@ class PartitionState(Message):
     isr: list[int]
     version: int
     """Of the state's znode: which of two decisions is the later one."""
-    controller_epoch: int = 0
-    eligible: list[int] = msgspec.field(default_factory=list)
+    controller_epoch: int
+    eligible: list[int]
 
 
 class TopicConfig(Message):

@@ -10,7 +10,6 @@ from ottla.broker.metrics import Metrics
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.purgatory import Purgatory
-from ottla.broker.storage.flush_loop import Flusher
 from ottla.net.connection import Connection, Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import (
@@ -37,7 +36,6 @@ class ProduceHandler:
         partitions: Partitions,
         view: ClusterView,
         purgatory: Purgatory[Reply],
-        flusher: Flusher,
         metrics: Metrics,
         unsure: Callable[[], bool],
     ) -> None:
@@ -46,7 +44,6 @@ class ProduceHandler:
         self._partitions = partitions
         self._view = view
         self._purgatory = purgatory
-        self._flusher = flusher
         self._bytes_in = metrics.bytes_in
         self._batches_in = metrics.batches_in
         self._records_in = metrics.records_in
@@ -96,8 +93,6 @@ class ProduceHandler:
         end = appended.last_offset + 1
         if partition.high_watermark < end and (acks == ACKS_ALL or partition.durable):
             awaited.append((result, partition, end))
-        if partition.durable:
-            self._flush(partition, end)
         return result
 
     def _failed(self, part: ProducePart, error: OttlaError) -> ProducePartResult:
@@ -106,15 +101,6 @@ class ProduceHandler:
         return ProducePartResult(
             error.code, str(error), part.topic, part.partition, leader=leader, leader_epoch=leader_epoch
         )
-
-    def _flush(self, partition: Partition, end: int) -> None:
-        """Have the log flushed; the partition moves its high watermark when that is done."""
-
-        def done(flushed: "asyncio.Future[None]") -> None:
-            flushed.exception() if not flushed.cancelled() else None  # a failed log says so itself, and its acks time out
-            partition.flushed()
-
-        asyncio.ensure_future(self._flusher.durable(partition.log, end)).add_done_callback(done)
 
     def _wait(self, response: Reply, awaited: list[Awaited], timeout_s: float) -> asyncio.Future[Reply]:
         def attempt() -> Reply | None:

@@ -8,6 +8,7 @@ from typing import cast
 
 from ottla.broker.peers import Identity, connect_as_broker
 from ottla.broker.replication.partition import Partition
+from ottla.broker.storage.flush_loop import Flusher
 from ottla.net.channel import Channel
 from ottla.net.retry import backoff
 from ottla.wire.errors import OttlaError
@@ -30,9 +31,12 @@ PARTITION_RETRY_S = 0.1
 class Fetchers:
     """Who is followed. ``follow`` and ``unfollow`` may be called as often as one likes."""
 
-    def __init__(self, identity: Callable[[], Identity], endpoint: Callable[[int], BrokerEndpoint | None]) -> None:
+    def __init__(
+        self, identity: Callable[[], Identity], endpoint: Callable[[int], BrokerEndpoint | None], flusher: Flusher
+    ) -> None:
         self._identity = identity
         self._endpoint = endpoint
+        self._flusher = flusher
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._followed: dict[TopicPartition, int] = {}
 
@@ -46,7 +50,7 @@ class Fetchers:
             del self._followed[partition.where]
         if wanted is not None:
             if wanted not in self._fetchers:
-                self._fetchers[wanted] = ReplicaFetcher(wanted, self._identity, self._endpoint)
+                self._fetchers[wanted] = ReplicaFetcher(wanted, self._identity, self._endpoint, self._flusher)
             self._fetchers[wanted].add(partition)
             self._followed[partition.where] = wanted
 
@@ -59,9 +63,14 @@ class ReplicaFetcher:
     """Fetches from one leader. Owns a task from the first partition on."""
 
     def __init__(
-        self, leader: int, identity: Callable[[], Identity], endpoint: Callable[[int], BrokerEndpoint | None]
+        self,
+        leader: int,
+        identity: Callable[[], Identity],
+        endpoint: Callable[[int], BrokerEndpoint | None],
+        flusher: Flusher,
     ) -> None:
         self._leader = leader
+        self._flusher = flusher
         self._identity = identity
         self._endpoint = endpoint
         self._partitions: dict[TopicPartition, Partition] = {}
@@ -126,6 +135,10 @@ class ReplicaFetcher:
         for partition, part, result, records in zip(partitions, parts, response.parts, answer.attachments, strict=True):
             if self._partitions.get(partition.where) is partition:
                 self._take(partition, part, result, records)
+        # The next fetch tells the leader what this broker has: for durable logs, only what is on disk.
+        unsafe = [p for p in partitions if p.durable and p.log.flushed_up_to < p.log.log_end_offset]
+        if unsafe:
+            await asyncio.gather(*(self._flusher.durable(p.log, p.log.log_end_offset) for p in unsafe))
 
     def _take(self, partition: Partition, part: FetchPart, result: FetchPartResult, records: memoryview) -> None:
         try:

@@ -16,6 +16,7 @@ from ottla.wire.errors import (
     InvalidRecord,
     MessageTooLarge,
     OttlaError,
+    OutOfOrderSequenceNumber,
     UnsupportedCompressionType,
     UnsupportedForMessageFormat,
     error_for,
@@ -139,7 +140,7 @@ def test_a_batch_larger_than_the_topic_allows_is_too_large(unharmed: Victim) -> 
 
 @pytest.mark.parametrize(
     ("producer_id", "producer_epoch", "base_sequence"),
-    [(2**63 - 1, 32767, 2**31 - 1), (-(2**63), -32768, -(2**31)), (0, 0, 0), (7, 32767, -1)],
+    [(-(2**63), -32768, -(2**31)), (0, 0, 0), (2**63 - 1, 32767, 0)],
 )
 def test_any_producer_id_is_stored_and_read_back(
     unharmed: Victim, producer_id: int, producer_epoch: int, base_sequence: int
@@ -157,6 +158,18 @@ def test_any_producer_id_is_stored_and_read_back(
         base_sequence,
     )
     assert read.values() == [b"one", b"two", None]
+
+
+@pytest.mark.parametrize(
+    ("producer_epoch", "base_sequence", "error"),
+    [(32767, 2**31 - 1, OutOfOrderSequenceNumber), (32767, -1, InvalidRecord), (-1, 0, InvalidRecord)],
+)
+def test_a_producer_that_begins_in_its_middle_is_refused(
+    unharmed: Victim, producer_epoch: int, base_sequence: int, error: type[OttlaError]
+) -> None:
+    with unharmed.connect() as client:
+        batch = lying(producer_id=7_000_000, producer_epoch=producer_epoch, base_sequence=base_sequence)
+        assert produce_error(client, batch, "scratch") is error
 
 
 # --- bombs -----------------------------------------------------------------------------------------------------------------

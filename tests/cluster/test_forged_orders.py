@@ -42,7 +42,7 @@ def orders(
 ) -> list[Request]:
     """Orders that would take the target away, spoil the metadata, or poison the epochs."""
     name = topic_id(victim)
-    state = PartitionState("target", name, 0, 66, EPOCH_MAX, [66], [66], EPOCH_MAX)
+    state = PartitionState("target", name, 0, 66, EPOCH_MAX, [66], [66], EPOCH_MAX, 1, [])
     config = TopicConfig("target", name, {"retention.ms": "1"})
     elsewhere = BrokerEndpoint(0, "evil.example", 1)
     return [

@@ -244,7 +244,7 @@ def _fetch_that_lies(request: IncomingRequest) -> bytes:
         lambda request: LENGTH.pack(0),
         lambda request: b"\x15\x03\x03\x00\x02\x02\x28",  # a TLS alert, which is a length of 352 MB (KIP-498)
         lambda request: b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        lambda request: versions(request.correlation_id).replace(b"\x95\x90", b"\xc1\x90"),
+        lambda request: versions(request.correlation_id).replace(b"\x96\x90", b"\xc1\x90"),
         lambda request: answer(MetadataResponse("c", 0, [], []), request.correlation_id),
         _fetch_that_lies,
     ],
