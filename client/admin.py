@@ -8,10 +8,13 @@ from typing import Any
 from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig, build
 from ottla.client.offsets import list_offsets
+from ottla.wire.control import ElectLeadersRequest, PartitionName
 from ottla.wire.errors import OttlaError, UnknownTopicOrPartition
-from ottla.wire.messages import EARLIEST, LATEST
+from ottla.wire.messages import EARLIEST, LATEST, Done, Request
 from ottla.wire.names import TopicPartition, check_topic_name
 from ottla.wire.requests import (
+    AlterConfigsRequest,
+    CreatePartitionsRequest,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
@@ -19,6 +22,7 @@ from ottla.wire.requests import (
     MetadataRequest,
     MetadataResponse,
     NewTopic,
+    ReassignRequest,
     TopicMetadata,
 )
 
@@ -89,6 +93,33 @@ class AsyncAdmin:
         except _Final as final:
             raise final.error from None
 
+    async def add_partitions(self, name: str, count: int, *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        """Let a topic have ``count`` partitions, more than it has. Keys may go to other partitions from then on."""
+        request = CreatePartitionsRequest(check_topic_name(name), count, int(timeout * 1000))
+        await self._ask_controller(request, timeout, f"topic {name!r} got no more partitions")
+
+    async def alter_topic_config(
+        self, name: str, config: Mapping[str, str], *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        """Replace a topic's settings by these."""
+        settings = {key: str(value) for key, value in config.items()}
+        request = AlterConfigsRequest(check_topic_name(name), settings, int(timeout * 1000))
+        await self._ask_controller(request, timeout, f"the settings of topic {name!r} were not changed")
+
+    async def reassign(
+        self, name: str, partition: int, replicas: Iterable[int], *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        """Begin to move a partition to other brokers, the preferred leader first; describe_topic shows when it is done."""
+        request = ReassignRequest(check_topic_name(name), partition, list(replicas), int(timeout * 1000))
+        await self._ask_controller(request, timeout, f"{name}-{partition} was not moved")
+
+    async def elect_leaders(
+        self, partitions: Iterable[tuple[str, int]] | None = None, *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        """Give leadership back to the preferred leaders that are in sync: of these partitions, or of all."""
+        named = [PartitionName(*where) for where in partitions] if partitions is not None else None
+        await self._ask_controller(ElectLeadersRequest(named, int(timeout * 1000)), timeout, "no leaders were elected")
+
     async def list_topics(self, *, timeout: float = DEFAULT_TIMEOUT_S) -> list[str]:
         """The names of all topics, sorted."""
         answer = await self._metadata(None, timeout)
@@ -120,6 +151,18 @@ class AsyncAdmin:
         wanted = {TopicPartition(name, partition.partition): timestamp_ms for partition in topic.partitions}
         found = await list_offsets(self._cluster, wanted, deadline - time.monotonic())
         return {where: offset for where, (offset, _) in found.items()}
+
+    async def _ask_controller(self, request: Request, timeout: float, otherwise: str) -> None:
+        async def attempt() -> None:
+            try:
+                await self._cluster.ask_controller(request, Done, timeout)
+            except UnknownTopicOrPartition as error:  # retriable elsewhere; here it is an answer
+                raise _Final(error) from None
+
+        try:
+            await self._cluster.retry(attempt, timeout, otherwise)
+        except _Final as final:
+            raise final.error from None
 
     async def _metadata(self, topics: list[str] | None, timeout: float) -> MetadataResponse:
         async def attempt() -> MetadataResponse:

@@ -314,6 +314,26 @@ class Admin:
         """Delete a topic with all its records and wait until it is gone."""
         self._thread.run(self._twin.delete_topic(name, timeout=timeout))
 
+    def add_partitions(self, name: str, count: int, *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        """Let a topic have ``count`` partitions, more than it has. Keys may go to other partitions from then on."""
+        self._thread.run(self._twin.add_partitions(name, count, timeout=timeout))
+
+    def alter_topic_config(self, name: str, config: Mapping[str, str], *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        """Replace a topic's settings by these."""
+        self._thread.run(self._twin.alter_topic_config(name, config, timeout=timeout))
+
+    def reassign(
+        self, name: str, partition: int, replicas: Iterable[int], *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        """Begin to move a partition to other brokers, the preferred leader first; describe_topic shows when it is done."""
+        self._thread.run(self._twin.reassign(name, partition, replicas, timeout=timeout))
+
+    def elect_leaders(
+        self, partitions: Iterable[tuple[str, int]] | None = None, *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        """Give leadership back to the preferred leaders that are in sync: of these partitions, or of all."""
+        self._thread.run(self._twin.elect_leaders(partitions, timeout=timeout))
+
     def list_topics(self, *, timeout: float = DEFAULT_TIMEOUT_S) -> list[str]:
         """The names of all topics, sorted."""
         return self._thread.run(self._twin.list_topics(timeout=timeout))

@@ -226,6 +226,7 @@ class ControllerState:
             gone = topic.removing.pop(partition, ())
             topic.adding.pop(partition, None)
             topic.replicas[partition] = target
+            actions += self._orders.announce([where])
             for broker in gone:
                 if broker in self.brokers:
                     actions += self._orders.stop(broker, [where], delete=True)
