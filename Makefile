@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 
 .PHONY: setup demo test check lint types imports unit cluster bench format clean
 
-demo: $(READY)            ## a real ZooKeeper and a real broker on this machine: what they do, in a few seconds
+demo: $(READY)            ## a real ZooKeeper and three real brokers on this machine: what they do, in a few seconds
 	$(BIN)/python -m ottla.local.demo
 
 test: check               ## everything that must hold: lint, types, import rules, all tests
