@@ -80,6 +80,28 @@ class Accumulator:
         self.on_sealed()
         return batch, index
 
+    def add_plain(self, where: TopicPartition, value: bytes, timestamp_ms: int) -> tuple[ProducerBatch, int] | None:
+        """As ``add``, for a value alone that goes into an open batch without filling it; None if it is not so simple.
+
+        Nearly every record of a busy producer comes this way: it does nothing that is not needed.
+        """
+        size = len(value) + RECORD_OVERHEAD
+        with self._lock:
+            batch = self._open.get(where)
+            if batch is None or size > self._large:
+                return None
+            filled = batch.size + size
+            if filled >= self._batch_size:
+                return None
+            batch.size = filled
+            self.pending_bytes += size
+            values = batch.values
+            index = len(values)
+            values.append(value)
+            batch.keys.append(None)  # type: ignore[union-attr]  # an open batch has lists
+            batch.timestamps.append(timestamp_ms)  # type: ignore[union-attr]
+        return batch, index
+
     def add_many(
         self,
         where: TopicPartition,

@@ -48,6 +48,8 @@ class Cluster:
         self.brokers: dict[int, BrokerEndpoint] = {}
         self.topics: dict[str, TopicMetadata] = {}
         self._missing: dict[str, OttlaError] = {}
+        self.version = 0
+        """Grows whenever something was learnt: what was derived from the metadata may be outdated then."""
         self.controller = -1
         self.cluster_id = ""
         self.watched: set[str] = set()
@@ -116,6 +118,7 @@ class Cluster:
         return self.topics.keys() | self._missing.keys()
 
     def _learn(self, answer: MetadataResponse) -> None:
+        self.version += 1
         self.cluster_id, self.controller = answer.cluster_id, answer.controller
         self.brokers = {broker.id: broker for broker in answer.brokers}
         for topic in answer.topics:

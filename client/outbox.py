@@ -51,6 +51,9 @@ class Outbox:
         self._serialize_key = config.key_serializer
         self._serialize_value = config.value_serializer
         self._routes: dict[str, Route] = {}
+        self._plain = config.key_serializer is None and config.value_serializer is None
+        self._current: dict[str, Route] = {}  # those that follow from the metadata of this version
+        self._version = -1
         self.accumulator = Accumulator(
             config.batch_size, config.buffer_memory, config.max_request_size, config.delivery_timeout_ms / 1000
         )
@@ -82,6 +85,26 @@ class Outbox:
         if index == 0:
             route.batch_opened(chosen)
         return batch, index
+
+    def add_plain(self, topic: str, value: bytes) -> tuple[ProducerBatch, int] | None:
+        """As ``add``, for a value alone; None if something must be looked at first. Short, for it is called most."""
+        if self._version != self._cluster.version:
+            self._current.clear()
+            self._version = self._cluster.version
+        route = self._current.get(topic)
+        accumulator = self.accumulator
+        if route is None or accumulator.full:
+            if self._plain and topic in self._cluster.topics:
+                self._current[topic] = self._route(topic)
+            return None
+        chosen = route.picker.pick(route.available)
+        where, stamp = route.places[chosen], time.time_ns() // 1_000_000
+        added = accumulator.add_plain(where, value, stamp)
+        if added is None:
+            added = accumulator.add(where, None, value, None, stamp, time.monotonic())
+            if added[1] == 0:
+                route.batch_opened(chosen)
+        return added
 
     def add_many(
         self,

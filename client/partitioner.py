@@ -71,10 +71,11 @@ class RoundRobin:
         self._turn = start
 
     def pick(self, partitions: Sequence[int]) -> int:
-        _check_available(partitions)
-        partition = partitions[self._turn % len(partitions)]
-        self._turn += 1
-        return partition
+        if not partitions:
+            _check_available(partitions)
+        turn = self._turn
+        self._turn = turn + 1
+        return partitions[turn % len(partitions)]
 
     def pick_many(self, partitions: Sequence[int], count: int) -> list[int]:
         _check_available(partitions)
