@@ -50,6 +50,15 @@ class ClusterView:
     def topic(self, name: str) -> TopicMetadata | None:
         return self._topics.get(name)
 
+    def replicas_of(self, broker_id: int) -> set[tuple[str, int]]:
+        """The partitions that a broker holds, by topic and number."""
+        return {
+            (topic.name, partition.partition)
+            for topic in self._topics.values()
+            for partition in topic.partitions
+            if broker_id in partition.replicas
+        }
+
     def leader_of(self, topic: str, partition: int) -> tuple[int, int]:
         """Leader and leader epoch as far as known."""
         metadata = self._topics.get(topic)

@@ -38,4 +38,12 @@ class Metrics:
         )
         self.leaders = Gauge("ottla_leader_partitions", "Partitions that this broker leads", registry=self.registry)
         self.replicas = Gauge("ottla_replica_partitions", "Partitions that this broker holds", registry=self.registry)
+        self.under_replicated = Gauge(
+            "ottla_under_replicated_partitions", "Led partitions with replicas out of sync", registry=self.registry
+        )
+        self.under_min_isr = Gauge(
+            "ottla_under_min_isr_partitions", "Led partitions below min.insync.replicas", registry=self.registry
+        )
+        self.isr_shrinks = Gauge("ottla_isr_shrinks", "Times a follower fell out of sync", registry=self.registry)
+        self.isr_expands = Gauge("ottla_isr_expands", "Times a follower got in sync", registry=self.registry)
         self.failed_logs = Gauge("ottla_failed_logs", "Partitions whose disk failed", registry=self.registry)

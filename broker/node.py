@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
 from ottla import __version__
@@ -18,7 +19,7 @@ from ottla.broker.api.produce import ProduceHandler
 from ottla.broker.api.producer_ids import InitProducerIdHandler
 from ottla.broker.api.topics import TopicHandlers
 from ottla.broker.cluster_view import ClusterView
-from ottla.broker.config import BrokerConfig, parse_listener
+from ottla.broker.config import BrokerConfig, Listener, parse_listener
 from ottla.broker.controller.control_loop import ControllerPolicy
 from ottla.broker.membership_loop import MembershipLoop
 from ottla.broker.metrics import Metrics
@@ -35,6 +36,7 @@ from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.log_dir import LogDir
 from ottla.net.connection import Reply
 from ottla.net.server import Server
+from ottla.wire.errors import ConfigError
 from ottla.wire.messages import Api
 from ottla.wire.names import NO_EPOCH, TopicPartition
 from ottla.zk.membership import cluster_id, cluster_secret, ensure_persistent_paths
@@ -112,17 +114,19 @@ class Node:
             config.limits(),
         )
         server.on_broker_lost = membership.peer_lost
-        self.port = await server.start(config.listener.host, config.listener.port)
+        self.port = await _listen("listeners", server.start, config.listener)
         self._parts.push_async_callback(server.stop)
         advertised = config.advertised(self.port)
         membership.set_address(advertised.host, advertised.port)
 
         admin = AdminServer(
             self._metrics.registry,
-            lambda: _why_not_ready(membership, view),
-            lambda: self._refresh_gauges(server, partitions, log_dirs),
+            lambda: _why_not_ready(membership, view, partitions),
+            lambda: self._refresh_gauges(server, partitions, log_dirs, isr_loop),
         )
-        self.admin_port = await admin.start(*_address(config))
+        self.admin_port = await _listen(
+            "admin.listener", admin.start, parse_listener("admin.listener", config.admin_listener)
+        )
         self._parts.push_async_callback(admin.stop)
         await membership.start(unclean=any(log_dir.tail_suspect for log_dir in log_dirs))
         self._parts.push_async_callback(membership.stop)
@@ -208,14 +212,21 @@ class Node:
         if self._durable is not None:
             self._durable.grown(partition)
 
-    def _refresh_gauges(self, server: Server, partitions: Partitions, log_dirs: list[LogDir]) -> None:
+    def _refresh_gauges(
+        self, server: Server, partitions: Partitions, log_dirs: list[LogDir], isr_loop: IsrLoop
+    ) -> None:
         metrics = self._metrics
         metrics.connections.set(len(server.connections))
         metrics.refused_connections.set(server.refused)
         metrics.purgatory.labels("fetch").set(self._fetches.size)
         metrics.purgatory.labels("produce").set(self._acks.size)
         metrics.replicas.set(len(partitions))
-        metrics.leaders.set(sum(partition.is_leader for partition in partitions))
+        led = [partition for partition in partitions if partition.leading is not None]
+        metrics.leaders.set(len(led))
+        metrics.under_replicated.set(sum(len(p.leading.isr.members) < len(p.replicas) for p in led if p.leading))
+        metrics.under_min_isr.set(sum(len(p.leading.isr.members) < p.min_insync for p in led if p.leading))
+        metrics.isr_shrinks.set(isr_loop.shrinks)
+        metrics.isr_expands.set(isr_loop.expands)
         broken = sum(partition.log.failed for partition in partitions)
         metrics.failed_logs.set(broken + sum(len(log_dir.failed) for log_dir in log_dirs))
 
@@ -234,14 +245,22 @@ def log_defaults(config: BrokerConfig) -> LogConfig:
     )
 
 
-def _address(config: BrokerConfig) -> tuple[str, int]:
-    listener = parse_listener("admin.listener", config.admin_listener)
-    return listener.host, listener.port
+async def _listen(name: str, start: Callable[[str, int], Awaitable[int]], at: Listener) -> int:
+    try:
+        return await start(at.host, at.port)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen at {name}={at.host}:{at.port}: {error.strerror or error}",
+            hint="is another broker running there?",
+        ) from None
 
 
-def _why_not_ready(membership: MembershipLoop, view: ClusterView) -> str | None:
+def _why_not_ready(membership: MembershipLoop, view: ClusterView, partitions: Partitions) -> str | None:
     if not membership.registered:
         return "not registered in ZooKeeper"
     if not view.known:
         return "waiting for the controller"
+    missing = view.replicas_of(membership.identity.broker_id) - partitions.names()
+    if missing:
+        return f"waiting for the controller's word on {len(missing)} partitions"
     return None

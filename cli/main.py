@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli import broker, cluster, consume, log, produce, topic, up, zookeeper
+from ottla.cli import broker, cluster, consume, log, partition, produce, topic, up, zookeeper
 from ottla.cli.errors import BROKEN_PIPE, INTERRUPTED, report, report_usage
 from ottla.cli.output import OutputClosed, abandon_output, flush
 
@@ -30,6 +30,7 @@ app.command("status")(up.status)
 app.command("broker")(broker.broker)
 app.command("zookeeper")(zookeeper.zookeeper)
 app.add_typer(topic.app, name="topic")
+app.add_typer(partition.app, name="partition")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(cluster.app, name="cluster")

@@ -1,4 +1,4 @@
-"""``ottla topic``: create, list, describe, delete."""
+"""``ottla topic``: create, list, describe, alter, delete."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +14,7 @@ from ottla.wire.errors import ConfigError, TopicAlreadyExists, UnknownTopicOrPar
 if TYPE_CHECKING:
     from ottla.wire.requests import TopicMetadata
 
-app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True, rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic's name.")]
 
@@ -82,6 +82,34 @@ def describe(
         [(p.partition, _leader(p.leader), _ids(p.replicas), _ids(p.isr)) for p in topic.partitions],
     )
     show([summary, partitions], _as_value(topic), output_format)
+
+
+@app.command()
+def alter(
+    name: Name,
+    partitions: Annotated[int | None, typer.Option("-p", "--partitions", help="More partitions than it has.")] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("-c", "--config", metavar="KEY=VALUE", help="A setting to change; an empty value takes it away."),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Give a topic more partitions, or other settings."""
+    if partitions is None and not config:
+        raise ConfigError("nothing to change", hint="give -p PARTITIONS or -c KEY=VALUE")
+    changes = dict(parse_pair(text, "-c") for text in config or [])
+    with open_admin(bootstrap, timeout) as admin:
+        try:
+            if changes:
+                merged = {**admin.describe_topic(name, timeout=timeout).config, **changes}
+                settings = {key: value for key, value in merged.items() if value}
+                admin.alter_topic_config(name, settings, timeout=timeout)
+            if partitions is not None:
+                admin.add_partitions(name, partitions, timeout=timeout)
+        except UnknownTopicOrPartition as error:
+            raise not_found(name, admin.list_topics(timeout=timeout)) from error
+    write_line(f"altered topic {name}")
 
 
 @app.command()

@@ -67,6 +67,11 @@ class Partitions:
         found.check_leader(leader_epoch)
         return found
 
+    def names(self) -> set[tuple[str, int]]:
+        """All that are served here, by topic and number; those whose log cannot be opened are not waited for."""
+        broken = {where for log_dir in self._log_dirs for where in log_dir.failed}
+        return self._partitions.keys() | broken
+
     def log_start_offset(self, topic: str, partition: int) -> int:
         found = self._partitions.get((topic, partition))
         return found.log.log_start_offset if found is not None else -1

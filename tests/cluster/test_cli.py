@@ -74,6 +74,31 @@ def test_topic_described_as_json_has_all_fields(cluster1: LocalCluster, topic: s
     }  # fmt: skip
 
 
+def test_topic_gets_more_partitions_and_other_settings(cluster1: LocalCluster, topic: str) -> None:
+    bootstrap = cluster1.bootstrap
+    assert ottla("topic", "alter", topic, "-p", "4", "-c", "retention.ms=1000", bootstrap=bootstrap).returncode == 0
+    assert ottla("topic", "alter", topic, "-c", "segment.bytes=1000000", bootstrap=bootstrap).returncode == 0
+    described = json.loads(ottla("topic", "describe", topic, "--format", "json", bootstrap=bootstrap).stdout)
+    assert described["partition_count"] == 4
+    assert described["configs"] == {"retention.ms": "1000", "segment.bytes": "1000000"}
+    assert ottla("topic", "alter", topic, "-c", "retention.ms=", bootstrap=bootstrap).returncode == 0
+    described = json.loads(ottla("topic", "describe", topic, "--format", "json", bootstrap=bootstrap).stdout)
+    assert described["configs"] == {"segment.bytes": "1000000"}
+    fewer = ottla("topic", "alter", topic, "-p", "2", bootstrap=bootstrap)
+    assert (fewer.returncode, fewer.stderr.splitlines()[0].startswith("error: ")) == (1, True)
+    assert ottla("topic", "alter", topic, bootstrap=bootstrap).returncode != 0
+
+
+def test_partitions_are_moved_and_leaders_elected(cluster1: LocalCluster, topic: str) -> None:
+    bootstrap = cluster1.bootstrap
+    assert ottla("partition", "move", topic, "0", "0", bootstrap=bootstrap).returncode == 0
+    unknown = ottla("partition", "move", topic, "0", "77", bootstrap=bootstrap)
+    assert (unknown.returncode, "77" in unknown.stderr) == (1, True)
+    assert ottla("partition", "elect", bootstrap=bootstrap).returncode == 0
+    assert ottla("partition", "elect", f"{topic}:1", bootstrap=bootstrap).returncode == 0
+    assert ottla("partition", "elect", "nonsense", bootstrap=bootstrap).returncode != 0
+
+
 def test_topic_that_exists_is_an_error_unless_that_is_fine(cluster1: LocalCluster, topic: str) -> None:
     again = ottla("topic", "create", topic, bootstrap=cluster1.bootstrap)
     assert again.returncode == 1

@@ -1,0 +1,51 @@
+"""``ottla partition``: where partitions live and who leads them."""
+
+from typing import Annotated
+
+import typer
+
+from ottla.cli.connection import open_admin
+from ottla.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_S, Bootstrap, Timeout
+from ottla.cli.output import write_line
+from ottla.wire.errors import ConfigError
+
+app = typer.Typer(help="Move partitions, elect leaders.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command()
+def move(
+    topic: Annotated[str, typer.Argument(help="The topic's name.")],
+    partition: Annotated[int, typer.Argument(help="The partition's number.")],
+    brokers: Annotated[str, typer.Argument(metavar="ID,ID,...", help="Its new brokers, the preferred leader first.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Begin to move a partition to other brokers; `ottla topic describe` shows when it is done."""
+    ids = brokers.split(",")
+    if not all(text.strip().isdigit() for text in ids):
+        raise ConfigError(f"{brokers!r} is not a list of broker ids", hint="give them as 1,2,3")
+    with open_admin(bootstrap, timeout) as admin:
+        admin.reassign(topic, partition, [int(text) for text in ids], timeout=timeout)
+    write_line(f"moving {topic}-{partition} to brokers {brokers}")
+
+
+@app.command()
+def elect(
+    partitions: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC:PARTITION]...", help="Which; all if none are named.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Give leadership back to preferred leaders that are in sync."""
+    named = [_parse(text) for text in partitions] if partitions else None
+    with open_admin(bootstrap, timeout) as admin:
+        admin.elect_leaders(named, timeout=timeout)
+    write_line("preferred leaders lead where they are in sync")
+
+
+def _parse(text: str) -> tuple[str, int]:
+    topic, colon, number = text.rpartition(":")
+    if not colon or not number.isdigit():
+        raise ConfigError(f"{text!r} is not TOPIC:PARTITION")
+    return topic, int(number)
