@@ -383,8 +383,7 @@ class SendLoop:
         try:
             await self._cluster.channel(leader)
         except OttlaError:
-            await asyncio.sleep(self._config.retry_backoff_ms / 1000)
-            await self._refresh()
+            await self._refresh()  # which waits a little, too
 
     async def _drain(self, leader: int, channel: Channel) -> None:
         try:

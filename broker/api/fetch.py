@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 from ottla.broker.api.parts import check_parts, told
 from ottla.broker.cluster_view import ClusterView
@@ -41,6 +42,7 @@ class FetchHandler:
         self._purgatory = purgatory
         self._bytes_out = metrics.bytes_out
         self._on_replica_fetch = on_replica_fetch
+        self._waiting: WeakKeyDictionary[Connection, tuple[asyncio.Future[Reply], _Fetch]] = WeakKeyDictionary()
 
     def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply | asyncio.Future[Reply]:
         request = incoming.message
@@ -50,6 +52,8 @@ class FetchHandler:
             # A forged follower could read what is not committed and make the leader believe that it is replicated.
             connection.refuse("it fetched as a replica and is no broker")
             raise ClusterAuthorizationFailed("only brokers of this cluster fetch as replicas")
+        if request.replica_id != CONSUMER:
+            self._supersede(connection)
         fetch = _Fetch(self._partitions, self._view, request)
         wait_s = min(max(request.max_wait_ms, 0) / 1000, WAIT_MAX_S)
         if fetch.by_replica:
@@ -57,12 +61,21 @@ class FetchHandler:
         fetch.read()
         if fetch.satisfied or wait_s == 0 or not request.parts:
             return self._reply(fetch)
-        return self._purgatory.wait(
+        waiting = self._purgatory.wait(
             lambda: self._reply(fetch) if fetch.enough() else None,
             lambda: self._reply(fetch, again=True),
             [TopicPartition(part.topic, part.partition) for part in request.parts],
             wait_s,
         )
+        if fetch.by_replica:
+            self._waiting[connection] = (waiting, fetch)
+        return waiting
+
+    def _supersede(self, connection: Connection) -> None:
+        """A follower asks again before it was answered, for it follows more by now: answer what it asked before at once."""
+        waiting, fetch = self._waiting.pop(connection, (None, None))
+        if waiting is not None and fetch is not None and not waiting.done():
+            waiting.set_result(self._reply(fetch, again=True))
 
     def _reply(self, fetch: "_Fetch", again: bool = False) -> Reply:
         if again:

@@ -9,7 +9,7 @@ from typing import cast
 from ottla.broker.peers import Identity, connect_as_broker
 from ottla.broker.replication.partition import Partition
 from ottla.broker.storage.flush_loop import Flusher
-from ottla.net.channel import Channel
+from ottla.net.channel import Answer, Channel
 from ottla.net.retry import backoff
 from ottla.wire.errors import OttlaError
 from ottla.wire.messages import BrokerEndpoint
@@ -83,6 +83,11 @@ class ReplicaFetcher:
         self._partitions[partition.where] = partition
         self._not_before.pop(partition.where, None)
         self._changed.set()
+        if self._channel is not None and self._channel.usable and self._channel.in_flight == 1:
+            # A fetch that knows nothing of this partition waits at the leader: asking again ends its wait.
+            identity = self._identity()
+            nothing = FetchRequest(0, 0, 0, [], identity.broker_id, identity.broker_epoch)
+            self._channel.send(nothing).add_done_callback(_look_away)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetch from broker {self._leader}")
 
@@ -154,3 +159,9 @@ class ReplicaFetcher:
                 raise OttlaError(f"broker {self._leader} is not live")
             self._channel = await connect_as_broker(self._identity(), endpoint)
         return self._channel
+
+
+def _look_away(answer: "asyncio.Future[Answer]") -> None:
+    """Nothing was asked, so nothing is done with the answer; that it may be an error is no news."""
+    if not answer.cancelled():
+        answer.exception()
