@@ -33,6 +33,10 @@ METADATA_TIMEOUT_S = 5.0
 """How long one broker may take to answer a metadata request before the next one is asked."""
 
 
+IMPATIENT_S = 1.0
+"""As long as there are others to ask: a broker that is paused takes connections and never answers."""
+
+
 class Cluster:
     """Metadata and connections. Everything that waits takes a deadline on the event loop's clock."""
 
@@ -176,14 +180,21 @@ class Cluster:
         self._failed_at[address] = time.monotonic()
         self._tried[f"{address[0]}:{address[1]}"] = str(error)
 
+    def suspect(self, address: str) -> None:
+        """A broker does not answer: ask the others first."""
+        host, _, port = address.rpartition(":")
+        self._failed_at[(host, int(port))] = time.monotonic()
+
     # --- asking ----------------------------------------------------------------------------------------------------------
 
     async def ask_any(self, request: Request, kind: type[M]) -> M:
         """Ask the brokers that are known, then those of bootstrap_servers, until one answers."""
-        for address in self._askable():
+        addresses = self._askable()
+        for address in addresses:
+            patience_s = METADATA_TIMEOUT_S if address == addresses[-1] else IMPATIENT_S
             try:
                 channel = await self._channel_to(*address)
-                answer = await channel.ask(request, kind, METADATA_TIMEOUT_S)
+                answer = await channel.ask(request, kind, patience_s)
             except ClientClosed:
                 if self.closed:
                     raise

@@ -16,6 +16,7 @@ from ottla.client.batches import ProducerBatch
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
 from ottla.client.errands_loop import Errands
+from ottla.client.sent_request import SentRequest
 from ottla.client.sequences import Sequences
 from ottla.net.channel import Answer, Channel
 from ottla.wire.errors import (
@@ -51,24 +52,11 @@ GRACE_S = 1.0
 """The broker itself gives up after request_timeout_ms; so much later we stop waiting for it."""
 
 
-LOOK_S = 1.0
+LOOK_S = 0.3
 """After so long without an answer, see whether another broker leads by now: a paused one never says so itself."""
 
 UNNUMBERED = (OutOfOrderSequenceNumber, InvalidProducerEpoch, UnknownProducerId)
 """The broker does not have the batch and does not take it under its numbers."""
-
-
-class _Sent:
-    """A request that was sent and not answered yet."""
-
-    __slots__ = ("batches", "channel", "leader", "patience", "until")
-
-    def __init__(self, leader: int, channel: Channel, batches: list[ProducerBatch], until: float) -> None:
-        self.leader = leader
-        self.channel = channel
-        self.batches = batches
-        self.until = until
-        self.patience: asyncio.TimerHandle | None = None
 
 
 class SendLoop:
@@ -87,6 +75,7 @@ class SendLoop:
         self._timer_at = float("inf")
         self._in_flight: Counter[int] = Counter()
         self._errands = Errands(self.wake_here)
+        self._travelling: dict[SentRequest, None] = {}
         self._room: list[asyncio.Future[None]] = []
         self._sequences = Sequences() if config.idempotent else None
         self._closed = False
@@ -222,37 +211,46 @@ class SendLoop:
             self._errands.run(("drain", leader, object()), partial(self._drain, leader, channel))
         else:
             self._in_flight[leader] += 1
-            travelling = _Sent(leader, channel, sent, time.monotonic() + self._request_timeout_s)
+            travelling = SentRequest(leader, channel, sent, time.monotonic() + self._request_timeout_s)
+            self._travelling[travelling] = None
             channel.send(request, attachments).add_done_callback(partial(self._answered, travelling))
             self._watch(travelling)
 
     # --- waiting for answers -----------------------------------------------------------------------------------------
 
-    def _watch(self, sent: _Sent) -> None:
+    def _watch(self, sent: SentRequest) -> None:
         until = min((batch.deadline for batch in sent.batches if not batch.done), default=sent.until)
         wait_s = min(max(min(until, sent.until) - time.monotonic(), 0.001), LOOK_S)
         sent.patience = self._loop.call_later(wait_s, self._waited, sent)
 
-    def _waited(self, sent: _Sent) -> None:
+    def _waited(self, sent: SentRequest) -> None:
         """No answer yet: fail the batches whose delivery time is over, hang up when the request's is."""
         now = time.monotonic()
         for batch in sent.batches:
             if not batch.done and batch.deadline <= now:
                 self._finish(batch, error=self._too_late(batch, f"{sent.channel.address} did not answer"))
-        if now >= sent.until or any(
-            self._cluster.leader(batch.where) not in (None, sent.leader) for batch in sent.batches
-        ):
-            self._errands.run(
-                ("close", sent.channel), sent.channel.close
-            )  # it is dead, or paused and replaced by another leader
+        if now >= sent.until:
+            self._hang_up(sent)
         else:
+            self._cluster.suspect(sent.channel.address)
             self._errands.run("refresh", self._refresh)
             self._watch(sent)
 
-    def _answered(self, sent: _Sent, answer: asyncio.Future[Answer]) -> None:
+    def _leave_replaced(self) -> None:
+        """Wait no more for brokers that do not lead any longer what they were sent: they may be paused for ever."""
+        for sent in list(self._travelling):
+            leaders = {self._cluster.leader(batch.where) for batch in sent.batches if not batch.done}
+            if not leaders <= {None, sent.leader}:
+                self._hang_up(sent)
+
+    def _hang_up(self, sent: SentRequest) -> None:
+        self._errands.run(("close", sent.channel), sent.channel.close)
+
+    def _answered(self, sent: SentRequest, answer: asyncio.Future[Answer]) -> None:
         if sent.patience is not None:
             sent.patience.cancel()
         self._in_flight[sent.leader] -= 1
+        del self._travelling[sent]
         if answer.cancelled():
             self._lost(sent.batches, ClientClosed())
         elif (error := answer.exception()) is not None:
@@ -376,6 +374,7 @@ class SendLoop:
         for where, leader in known.items():
             if self._cluster.leader(where) not in (None, leader):
                 self._accumulator.hurry(where)  # a new leader: whatever waited for the old one may go now
+        self._leave_replaced()
         self.wake_here()
         await asyncio.sleep(self._config.retry_backoff_ms / 1000)
 
