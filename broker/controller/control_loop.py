@@ -184,7 +184,9 @@ class ControlLoop:
         live = await live_brokers(self.session)
         return {
             i: Broker(
-                BrokerEndpoint(i, found.broker.host, found.broker.port, found.broker.rack), found.broker.broker_epoch
+                BrokerEndpoint(i, found.broker.host, found.broker.port, found.broker.rack),
+                found.broker.broker_epoch,
+                found.suspect,
             )
             for i, found in live.items()
         }

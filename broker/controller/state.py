@@ -324,7 +324,10 @@ class ControllerState:
         distrusted = self._distrusted.get(where, set())
         heirs = [broker for broker in state.elr if broker not in distrusted]
         isr = tuple(broker for broker in state.isr if broker not in distrusted)
-        if not isr and not any(broker in able for broker in heirs):
+        if not isr and heirs and not any(broker in able for broker in heirs):
+            # All that counts is with those that are gone: they are waited for, and who lost its tail counts no more.
+            return Leadership(NO_LEADER, (heirs[0],), tuple(heirs[1:]))
+        if not isr and not heirs:
             isr = state.isr  # a replica that lost its tail is still better than none
         decided = elect(
             topic.replicas[where.partition],

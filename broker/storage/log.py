@@ -336,10 +336,11 @@ class Log:
     def close(self) -> None:
         """Flush, write the indexes and let go of all files. Slow. A failed log is only let go of."""
         try:
-            if not self.failed:
+            if not self.failed and self.size:  # an empty log has nothing that must survive a power cut
                 self.flush()
                 with self._disk("closing"):
-                    save_producers(self.folder, self.log_end_offset, self._producers)
+                    if len(self._producers):
+                        save_producers(self.folder, self.log_end_offset, self._producers)
                     self._segments.close()
         finally:
             self.discard()

@@ -19,7 +19,7 @@ from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.log_loading import Precautions
 from ottla.broker.storage.meta_properties import FILE_NAME, claim_data_folder
-from ottla.broker.storage.partition_folder import DELETE_SUFFIX, partition_of, read_topic_id
+from ottla.broker.storage.partition_folder import DELETE_SUFFIX, holds_records, partition_of, read_topic_id
 from ottla.broker.storage.recovery import RecoveryReport
 from ottla.broker.storage.shutdown_marker import ShutdownMarker, current_boot_id
 from ottla.wire.errors import InconsistentTopicId, OttlaError, StorageError
@@ -182,15 +182,16 @@ class LogDir:
             ):
                 if isinstance(outcome, Log):
                     self.logs[partition] = outcome
-                else:
+                elif outcome is not None:
                     self.failed[partition] = outcome
 
-    def _open_log(self, partition: TopicPartition, config_for: Callable[[str], LogConfig]) -> Log | str:
+    def _open_log(self, partition: TopicPartition, config_for: Callable[[str], LogConfig]) -> Log | str | None:
+        """None if the folder is nobody's: made just before a power cut, and empty."""
         folder = self.folder / str(partition)
         try:
             topic_id = read_topic_id(folder)
             if topic_id is None:
-                return "the folder does not tell its topic id"
+                return "the folder does not tell its topic id" if holds_records(folder) else None
             return Log.open(
                 folder,
                 topic_id,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ottla.broker.storage.checkpoint_file import replace_file
-from ottla.broker.storage.segment_files import base_offsets
+from ottla.broker.storage.segment_files import base_offsets, segment_path
 from ottla.wire.errors import InconsistentTopicId, InvalidTopic
 from ottla.wire.names import PARTITIONS_MAX, TopicPartition, check_topic_name
 
@@ -36,6 +36,11 @@ def read_topic_id(folder: Path) -> str | None:
     return values["topic_id"].strip()
 
 
+def holds_records(folder: Path) -> bool:
+    """Whether there is anything in it that could be lost: files of a log that is empty are not."""
+    return any(segment_path(folder, base).stat().st_size for base in base_offsets(folder))
+
+
 def claim_folder(folder: Path, topic_id: str) -> None:
     """Make ``folder`` one of this topic, creating it if need be. InconsistentTopicId if it is another topic's.
 
@@ -43,7 +48,7 @@ def claim_folder(folder: Path, topic_id: str) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     found = read_topic_id(folder)
-    if found is None and base_offsets(folder):
+    if found is None and holds_records(folder):
         raise InconsistentTopicId(f"{folder} holds records but no {METADATA_FILE} that says of which topic")
     if found is None:
         replace_file(folder / METADATA_FILE, f"version: 0\ntopic_id: {topic_id}\n", sync_name=False)
