@@ -61,6 +61,16 @@ class Topic:
         going = self.removing.get(partition, ())
         return tuple(broker for broker in self.replicas[partition] if broker not in going)
 
+    def counted(self, partition: int) -> tuple[int, ...]:
+        """The replicas that may be in sync: once those that go are out of the ISR, they no more.
+
+        Invariant: a leader does not let a replica in again that is about to be deleted.
+        """
+        if partition not in self.removing:
+            return self.replicas[partition]
+        target, state = self.target(partition), self.states[partition].state
+        return target if state.leader in target and set(state.isr) <= set(target) else self.replicas[partition]
+
     @property
     def unclean_election(self) -> bool:
         return self.config.get("unclean.leader.election.enable", "false").strip().lower() == "true"
@@ -98,6 +108,6 @@ class Cluster:
         known = topic.states[where.partition]
         return PartitionState(
             where.topic, topic.topic_id, where.partition, known.state.leader, known.state.leader_epoch,
-            list(topic.replicas[where.partition]), list(known.state.isr), known.version,
+            list(topic.counted(where.partition)), list(known.state.isr), known.version,
             known.state.controller_epoch, list(known.state.elr),
         )  # fmt: skip

@@ -226,7 +226,11 @@ class ControlLoop:
         return told
 
     async def _write_topic(self, action: WriteTopic) -> list[asyncio.Future[bool]]:
-        version = await write_topic(self.session, self.term, action.name, action.topic, action.version)
+        topic = self.state.topics.get(action.name)
+        if topic is None:
+            return []
+        # As it is now: what an earlier action of the same row led to may have written it since this one was decided.
+        version = await write_topic(self.session, self.term, action.name, topic.znode(), topic.version)
         return await self.act(self.state.topic_written(action.name, version))
 
     async def _read_again(self, action: ReadAgain) -> list[asyncio.Future[bool]]:

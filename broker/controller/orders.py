@@ -25,11 +25,7 @@ class Orders:
 
     def announce(self, partitions: list[TopicPartition]) -> list[Action]:
         """Tell the replicas of these partitions what to do, and everybody who leads."""
-        states = [self._cluster.state(where) for where in partitions]
-        actions: list[Action] = []
-        for broker in self._cluster.brokers:
-            actions += self._lead_or_follow(broker, [state for state in states if broker in state.replicas])
-        return actions + self.spread(partitions)
+        return self._to_replicas(self._cluster.brokers, partitions) + self.spread(partitions)
 
     def spread(self, partitions: list[TopicPartition]) -> list[Action]:
         """Tell everybody who leads these and who is in sync."""
@@ -44,11 +40,7 @@ class Orders:
 
         if such a one led, it would lead again without its tail. They are announced once that is written [I14].
         """
-        states = [self._cluster.state(where) for where in self._cluster.partitions() if where not in but]
-        actions: list[Action] = []
-        for broker in brokers:
-            actions += self._lead_or_follow(broker, [state for state in states if broker in state.replicas])
-        return actions
+        return self._to_replicas(brokers, [where for where in self._cluster.partitions() if where not in but])
 
     def full_metadata(self, brokers: Iterable[int]) -> list[Action]:
         """Tell brokers all there is to know."""
@@ -80,6 +72,15 @@ class Orders:
         if not parts:
             return []
         return [Tell(broker, StopReplicaRequest(self._id, self._epoch, self._epoch_of(broker), parts))]
+
+    def _to_replicas(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> list[Action]:
+        """Tell brokers what to do with those partitions that they have a replica of, even one that is about to go."""
+        topics = self._cluster.topics
+        held = [(topics[where.topic].replicas[where.partition], self._cluster.state(where)) for where in partitions]
+        actions: list[Action] = []
+        for broker in brokers:
+            actions += self._lead_or_follow(broker, [state for replicas, state in held if broker in replicas])
+        return actions
 
     def _lead_or_follow(self, broker: int, states: list[PartitionState]) -> list[Action]:
         if not states:
