@@ -108,6 +108,8 @@ class FetchPart(Message):
     max_bytes: int
     leader_epoch: int = NO_EPOCH
     last_fetched_epoch: int = NO_EPOCH
+    high_watermark: int = -1
+    """What a follower knows to be committed."""
 
 
 class FetchPartResult(Failure):

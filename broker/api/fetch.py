@@ -21,6 +21,9 @@ from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchR
 
 WAIT_MAX_S = 300.0
 
+COMMITTED_DELAY_S = 0.02
+"""How long a follower that has everything is left in the dark about what is committed; under load it hears sooner."""
+
 RESPONSE_MAX = 64 * 1024 * 1024
 """The most that one answer brings, whatever the client asks for; a client that wants more asks again."""
 
@@ -62,7 +65,7 @@ class FetchHandler:
         if fetch.satisfied or wait_s == 0 or not request.parts:
             return self._reply(fetch)
         waiting = self._purgatory.wait(
-            lambda: self._reply(fetch) if fetch.enough() else None,
+            lambda: self._reply(fetch) if fetch.enough() else self._keep_waiting(fetch, connection),
             lambda: self._reply(fetch, again=True),
             [TopicPartition(part.topic, part.partition) for part in request.parts],
             wait_s,
@@ -70,6 +73,19 @@ class FetchHandler:
         if fetch.by_replica:
             self._waiting[connection] = (waiting, fetch)
         return waiting
+
+    def _keep_waiting(self, fetch: "_Fetch", connection: Connection) -> None:
+        """Nothing new to read. A follower hears all the same, a little later, that more is committed than it knows.
+
+        If it were to lead next, with too few others to commit anything, it could show no more than it knows of.
+        """
+        if fetch.by_replica and not fetch.hurried and fetch.more_is_committed():
+            fetch.hurried = True
+            asyncio.get_running_loop().call_later(COMMITTED_DELAY_S, self._answer_now, connection, fetch)
+
+    def _answer_now(self, connection: Connection, fetch: "_Fetch") -> None:
+        if self._waiting.get(connection, (None, None))[1] is fetch:
+            self._supersede(connection)
 
     def _supersede(self, connection: Connection) -> None:
         """A follower asks again before it was answered, for it follows more by now: answer what it asked before at once."""
@@ -95,6 +111,7 @@ class _Fetch:
         self._seen: list[tuple[Partition, int, int]] = []
         self._refused: dict[int, OttlaError | Divergence] = {}
         self.by_replica = request.replica_id != CONSUMER
+        self.hurried = False
         self.size = 0
         self.failed = False
         self.results: list[FetchPartResult] = []
@@ -128,6 +145,11 @@ class _Fetch:
         for index, part in enumerate(self._request.parts):
             refused = self._refused.get(index)
             left -= self._read_part(part, left) if refused is None else self._refuse(part, refused)
+
+    def more_is_committed(self) -> bool:
+        """Whether a high watermark is past what the follower knows."""
+        known = {(part.topic, part.partition): part.high_watermark for part in self._request.parts}
+        return any(partition.high_watermark > known[partition.where] for partition, _, _ in self._seen)
 
     def enough(self) -> bool:
         """Whether waiting may end. Reads only if what was appended meanwhile can make the difference."""

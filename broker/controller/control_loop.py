@@ -69,6 +69,7 @@ class ControlLoop:
         self._brokers_watch = ChildrenWatch(session, BrokerZnode.PARENT, lambda _: self._put(self._brokers_changed))
         self._deletions_watch = ChildrenWatch(session, DeleteTopicZnode.PARENT, self._deletions_changed)
         self._isr_watch = ChildrenWatch(session, isr_notifications.PARENT, self._isr_notified)
+        self._petitions: set[asyncio.Future[Any]] = set()
         self._fences = FenceBudget()
         self._over = False
         self.desk = Desk(self)
@@ -99,6 +100,8 @@ class ControlLoop:
             await self._brokers_watch.stop()
             await self._deletions_watch.stop()
             await self._isr_watch.stop()
+            for petition in list(self._petitions):
+                _set(petition, error=NotController())
             for link in self._links.values():
                 await link.close()
             logger.info("controller term ended epoch=%d", self.term.epoch)
@@ -281,6 +284,8 @@ class ControlLoop:
             except OttlaError as error:
                 _set(result, error=error)
 
+        self._petitions.add(result)
+        result.add_done_callback(self._petitions.discard)
         self._put(event)
         try:
             async with asyncio.timeout(timeout_s):

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeVar
 
-from ottla.broker.controller.actions import Action
+from ottla.broker.controller.actions import Action, ReadAgain
 from ottla.broker.controller.cluster import Topic
 from ottla.broker.controller.placement import check_assignment, place
 from ottla.broker.controller.state import ControllerState
@@ -69,7 +69,10 @@ class Desk:
         """Give leadership back to preferred leaders now."""
 
         async def elect() -> Told:
-            return await self._loop.act(self._state.preferred_leaders(partitions))
+            # Leaders may have let replicas in that we have not heard of yet.
+            topics = {where.topic for where in partitions} if partitions is not None else set(self._state.topics)
+            told = await self._loop.act([ReadAgain(name) for name in sorted(topics)])
+            return told + await self._loop.act(self._state.preferred_leaders(partitions))
 
         await self._do(elect, timeout_s, "preferred leaders were not elected")
 

@@ -202,13 +202,9 @@ class Partition:
     def next_fetch(self, max_bytes: int) -> FetchPart:
         """What this follower asks its leader for."""
         return FetchPart(
-            self.where.topic,
-            self.where.partition,
-            self.log.log_end_offset,
-            max_bytes,
-            self.leader_epoch,
-            self.log.latest_epoch,
-        )
+            self.where.topic, self.where.partition, self.log.log_end_offset, max_bytes,
+            self.leader_epoch, self.log.latest_epoch, self.high_watermark,
+        )  # fmt: skip
 
     def take_fetched(self, asked: FetchPart, result: FetchPartResult, records: memoryview) -> None:
         """Append what the leader gave, or cut the log where it left the leader's."""
