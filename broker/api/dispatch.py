@@ -23,27 +23,20 @@ class Dispatch:
 
     def __init__(self, handlers: Mapping[Api, ApiHandler], metrics: Metrics) -> None:
         self._metrics = metrics
-        # Children of labelled metrics are looked up once, not once a request.
-        self._table = {
-            int(api): (handler, metrics.requests.labels(api.name), metrics.request_seconds.labels(api.name))
-            for api, handler in handlers.items()
-        }
+        self._table = {int(api): (handler, metrics.timing(api.name)) for api, handler in handlers.items()}
 
     def __call__(self, request: IncomingRequest, connection: Connection) -> Reply | asyncio.Future[Reply] | None:
         entry = self._table.get(request.api)
         if entry is None:
             return self._failed(request, UnsupportedVersion(f"api {request.api} is not served here"))
-        handler, requests, seconds = entry
+        handler, timing = entry
         began = time.perf_counter()
         try:
             reply = handler(request, connection)
         except Exception as error:
             reply = self._failed(request, error)
-        requests.inc()
-        if isinstance(reply, asyncio.Future):
-            return self._guarded(request, reply)
-        seconds.observe(time.perf_counter() - began)
-        return reply
+        timing.observe(time.perf_counter() - began)
+        return self._guarded(request, reply) if isinstance(reply, asyncio.Future) else reply
 
     def _guarded(self, request: IncomingRequest, later: asyncio.Future[Reply]) -> asyncio.Future[Reply]:
         """A future that never fails with anything but what a client may see."""

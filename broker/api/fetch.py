@@ -96,7 +96,7 @@ class FetchHandler:
     def _reply(self, fetch: "_Fetch", again: bool = False) -> Reply:
         if again:
             fetch.read()
-        self._bytes_out.inc(fetch.size)
+        self._bytes_out.count += fetch.size
         return Reply(FetchResponse(fetch.results), fetch.attachments)
 
 

@@ -78,9 +78,9 @@ class ProduceHandler:
             appended = partition.append(records, int(time.time() * 1000), all_must_ack=acks == ACKS_ALL)
         except OttlaError as error:
             return self._failed(part, error)
-        self._bytes_in.inc(len(records))
-        self._batches_in.inc()
-        self._records_in.inc(appended.last_offset - appended.first_offset + 1)
+        self._bytes_in.count += len(records)
+        self._batches_in.count += 1
+        self._records_in.count += appended.last_offset - appended.first_offset + 1
         result = ProducePartResult(
             0,
             "",

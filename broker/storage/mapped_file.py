@@ -18,26 +18,33 @@ followers and consumers read the same pages for nothing, so the cut is below the
 """
 
 
+TOUCHED_MAX = 32 * 1024 * 1024
+"""How much of a mapped file is read before the process lets go of the pages; touching one again costs a minor fault."""
+
+
 class MappedFile:
     """The read side of one file. The caller says how many bytes are valid: nothing past them is ever mapped or read."""
 
-    __slots__ = ("_map", "_mapped_size", "_retired", "_view")
+    __slots__ = ("_map", "_mapped_size", "_retired", "_touched", "_view")
 
     def __init__(self) -> None:
         self._map: mmap.mmap | None = None
         self._view = memoryview(b"")
         self._mapped_size = 0
+        self._touched = 0
         self._retired: WeakSet[mmap.mmap] = WeakSet()
 
     def read(self, fd: int, start: int, end: int, valid_size: int) -> memoryview:
         """Bytes ``start`` to ``end`` of the open file ``fd``, which has ``valid_size`` bytes that may be shown."""
         # Invariant: a map never reaches past the valid bytes, so undoing a failed append cuts nothing that is mapped.
         assert end <= valid_size
-        if end <= self._mapped_size:
-            return self._view[start:end]
-        if end - start < COPY_MAX:
-            return memoryview(read_exactly(fd, start, end - start))
-        self.map(fd, valid_size)
+        if end > self._mapped_size:
+            if end - start < COPY_MAX:
+                return memoryview(read_exactly(fd, start, end - start))
+            self.map(fd, valid_size)
+        self._touched += end - start
+        if self._touched > TOUCHED_MAX:
+            self._forget_pages()
         return self._view[start:end]
 
     def map(self, fd: int, valid_size: int) -> None:
@@ -47,6 +54,15 @@ class MappedFile:
             self._map = mmap.mmap(fd, valid_size, access=mmap.ACCESS_READ)
             self._view = memoryview(self._map)
             self._mapped_size = valid_size
+
+    def _forget_pages(self) -> None:
+        """Let the process forget the pages that it has touched, not the kernel: slices that are held stay good.
+
+        What was read once would else count as this process's memory for as long as the segment exists.
+        """
+        self._touched = 0
+        if self._map is not None:
+            self._map.madvise(mmap.MADV_DONTNEED)
 
     @property
     def mapped_size(self) -> int:
