@@ -45,6 +45,9 @@ from ottla.zk.znodes import BrokerZnode
 
 logger = logging.getLogger(__name__)
 
+GC_THRESHOLDS = (50_000, 20, 50)
+"""Requests leave hardly any cycles behind: the default of 700 objects would look for some every few requests."""
+
 
 class Node:
     """One broker process."""
@@ -68,6 +71,7 @@ class Node:
             raise
         gc.collect()
         gc.freeze()  # what was built by now stays for good: the collector need not look at it again
+        gc.set_threshold(*GC_THRESHOLDS)
         logger.info(
             "broker started broker=%d port=%d admin_port=%d", self._config.broker_id, self.port, self.admin_port
         )
