@@ -45,6 +45,8 @@ from ottla.zk.znodes import BrokerZnode
 
 logger = logging.getLogger(__name__)
 
+READY_CHECK_S = 0.2
+
 GC_THRESHOLDS = (50_000, 20, 50)
 """Requests leave hardly any cycles behind: the default of 700 objects would look for some every few requests."""
 
@@ -135,6 +137,16 @@ class Node:
         await membership.start(unclean=any(log_dir.tail_suspect for log_dir in log_dirs))
         self._parts.push_async_callback(membership.stop)
         self._parts.push_async_callback(leave_in_order, membership, view)
+        self._report_tails(log_dirs, lambda: _why_not_ready(membership, view, partitions) is None)
+
+    def _report_tails(self, log_dirs: list[LogDir], ready: Callable[[], bool]) -> None:
+        """Forget that records may be missing here once the controller has acted on it: until then a restart must tell again.
+
+        The controller speaks of a partition that is affected only after it has written that this replica does not count.
+        """
+        if any(log_dir.tail_suspect for log_dir in log_dirs) and not ready():
+            asyncio.get_running_loop().call_later(READY_CHECK_S, self._report_tails, log_dirs, ready)
+            return
         for log_dir in log_dirs:
             log_dir.tail_reported()
 

@@ -66,7 +66,8 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> RecordDelivery:
         """Queue a record; waits only while the buffer is full or the topic is not known yet."""
-        if key is None and headers is None and partition is None and timestamp_ms is None and value.__class__ is bytes:
+        plain = key is None and headers is None and partition is None and timestamp_ms is None
+        if plain and value.__class__ is bytes and not self._closed:
             added = self._add_plain(topic, value)
             if added is not None:
                 batch, index = added
