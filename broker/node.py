@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 READY_CHECK_S = 0.2
 
-GC_THRESHOLDS = (50_000, 20, 50)
+GC_THRESHOLDS = (10_000, 10, 10)
 """Requests leave hardly any cycles behind: the default of 700 objects would look for some every few requests."""
 
 

@@ -4,10 +4,15 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from ottla.zk.session import ZkSession
 from tests.support.cluster import cluster1 as cluster1
 from tests.support.zookeeper import RunningEnsemble, RunningServer, running_ensemble
+
+# Machines are shared and noisy: how long an example took says nothing about the code.
+settings.register_profile("ottla", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ottla")
 
 
 @pytest.fixture(scope="session")
