@@ -56,4 +56,6 @@ class Dispatch:
         self._metrics.request_errors.labels(api, error.wire_name()).inc()
         if isinstance(request.message, ProduceRequest) and request.message.acks == ACKS_NONE:
             return None  # nobody waits for an answer
+        # The traceback leads to frames that lead to this reply: a circle that would keep the whole request in memory.
+        error.__traceback__ = None
         return Reply(None, error=error)
