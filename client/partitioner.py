@@ -123,19 +123,6 @@ def choose_partition(
     return picker.pick(available) if key is None else partition_for_key(key, count)
 
 
-def choose_partitions(
-    keys: Sequence[bytes | None] | None, records: int, count: int, available: Sequence[int], picker: Picker
-) -> list[int]:
-    """As choose_partition for many records that name none."""
-    if keys is None:
-        return picker.pick_many(available, records)
-    if None not in keys:
-        return partitions_for_keys(keys, count)  # type: ignore[arg-type]
-    unkeyed = iter(picker.pick_many(available, keys.count(None)))
-    partitions = {key: partition_for_key(key, count) for key in set(keys) if key is not None}
-    return [next(unkeyed) if key is None else partitions[key] for key in keys]
-
-
 def _check_available(partitions: Sequence[int]) -> None:
     if not partitions:
         raise LeaderNotAvailable("no partition of the topic has a leader at the moment")

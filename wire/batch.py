@@ -41,8 +41,6 @@ MAGIC_COLUMNS = 0x4F  # 'O'; Kafka's own magics are 0, 1 and 2
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
 KNOWN_ATTRIBUTES = CODEC_MASK | LOG_APPEND_TIME
 
 COUNT_MAX = 1_000_000
@@ -50,7 +48,6 @@ COUNT_MAX = 1_000_000
 
 NO_PRODUCER = -1
 
-_OFFSET_AND_LENGTH = struct.Struct(">qi")
 _EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _APPEND_TIME = struct.Struct(">hiqq")
@@ -131,21 +128,30 @@ def read_fields(header: Buffer) -> BatchHeader:
 def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Everything that can be checked without decoding records: shape, magic, codec and CRC."""
     header = read_header(buffer, position)
-    if header.magic not in (MAGIC_KAFKA, MAGIC_COLUMNS):
-        raise UnsupportedForMessageFormat(
-            f"record batch of magic {header.magic}; known are {MAGIC_KAFKA} and {MAGIC_COLUMNS}"
-        )
+    check_magic(header)
     stored = header.crc
     actual = crc32c(memoryview(buffer)[position + CRC_START : position + header.size])
     if actual != stored:
         raise CorruptMessage(f"record batch with CRC {stored:#010x} whose bytes have {actual:#010x}")
+    check_claims(header)
+    return header
+
+
+def check_magic(header: BatchHeader) -> None:
+    if header.magic not in (MAGIC_KAFKA, MAGIC_COLUMNS):
+        raise UnsupportedForMessageFormat(
+            f"record batch of magic {header.magic}; known are {MAGIC_KAFKA} and {MAGIC_COLUMNS}"
+        )
+
+
+def check_claims(header: BatchHeader) -> None:
+    """What a header says of its records: a codec that is known, and a count that can be."""
     if header.attributes & CODEC_MASK > Codec.ZSTD:
         raise UnsupportedCompressionType(f"record batch of compression codec {header.attributes & CODEC_MASK}")
     if not 0 < header.count <= COUNT_MAX or header.last_offset_delta < header.count - 1:
         raise CorruptMessage(
             f"record batch of {header.count} records whose last offset delta is {header.last_offset_delta}"
         )
-    return header
 
 
 def check_produced(buffer: Buffer, position: int = 0) -> BatchHeader:

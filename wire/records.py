@@ -22,6 +22,8 @@ from ottla.wire.batch import (
     TimestampType,
     build_batch,
     check_batch,
+    check_claims,
+    check_magic,
     read_header,
     stamp,
 )
@@ -43,8 +45,6 @@ from ottla.wire.errors import (
     InvalidRecord,
     InvalidTimestamp,
     MessageTooLarge,
-    UnsupportedCompressionType,
-    UnsupportedForMessageFormat,
 )
 from ottla.wire.kafka_records import INT64_MAX, INT64_MIN, KafkaRecords, decode_records, encode_records
 
@@ -319,10 +319,6 @@ def as_kafka_batch(batch: RecordBatch, codec: Codec | None = None) -> bytearray:
 
 def _check_shape(header: BatchHeader) -> BatchHeader:
     """What check_batch checks, but for the CRC."""
-    if header.magic not in (MAGIC_KAFKA, MAGIC_COLUMNS):
-        raise UnsupportedForMessageFormat(f"record batch of magic {header.magic}")
-    if header.attributes & CODEC_MASK > Codec.ZSTD:
-        raise UnsupportedCompressionType(f"record batch of compression codec {header.attributes & CODEC_MASK}")
-    if not 0 < header.count <= COUNT_MAX or header.last_offset_delta < header.count - 1:
-        raise CorruptMessage(f"record batch of {header.count} records, last offset delta {header.last_offset_delta}")
+    check_magic(header)
+    check_claims(header)
     return header

@@ -10,7 +10,6 @@ from ottla.client.partitioner import (
     RoundRobin,
     Sticky,
     choose_partition,
-    choose_partitions,
     murmur2,
     partition_for_key,
     partitions_for_keys,
@@ -92,10 +91,3 @@ def test_explicit_partition_wins_over_the_key():
 def test_partition_that_does_not_exist_is_refused(partition):
     with pytest.raises(UnknownTopicOrPartition):
         choose_partition(None, partition, 4, [0], RoundRobin(0))
-
-
-@given(keys=st.none() | st.lists(st.none() | st.binary(max_size=5), min_size=7, max_size=7), start=st.integers(0, 9))
-def test_many_records_go_where_each_goes_alone(keys, start):
-    together = choose_partitions(keys, 7, 5, [0, 2, 4], RoundRobin(start))
-    alone = RoundRobin(start)
-    assert together == [choose_partition(key, None, 5, [0, 2, 4], alone) for key in keys or [None] * 7]
