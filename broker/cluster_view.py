@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ottla.wire.control import TopicConfig, UpdateMetadataRequest
 from ottla.wire.errors import UnknownTopicOrPartition
-from ottla.wire.messages import BrokerEndpoint
+from ottla.wire.messages import BrokerEndpoint, ListenerAddress
 from ottla.wire.names import NO_EPOCH, NO_LEADER
 from ottla.wire.requests import MetadataResponse, PartitionMetadata, TopicMetadata
 
@@ -18,12 +18,16 @@ class ClusterView:
         self.known = False
         """Whether the controller has ever spoken to this broker."""
         self.brokers: dict[int, BrokerEndpoint] = {}
+        """Where brokers find each other."""
+        self._found_through: dict[str, list[BrokerEndpoint]] = {}
+        """Where clients find them, by listener; made when somebody asks."""
         self._topics: dict[str, TopicMetadata] = {}
         self._versions: dict[tuple[str, int], int] = {}
 
     def update(self, request: UpdateMetadataRequest) -> None:
         self.controller = request.controller_id
         self.brokers = {broker.id: broker for broker in request.brokers}
+        self._found_through.clear()
         if request.full:
             self._topics.clear()
             self._versions.clear()
@@ -66,10 +70,22 @@ class ClusterView:
             return NO_LEADER, NO_EPOCH
         return metadata.partitions[partition].leader, metadata.partitions[partition].leader_epoch
 
-    def describe(self, names: Iterable[str] | None) -> MetadataResponse:
-        """The answer to a Metadata request: these topics, or all."""
+    def describe(self, names: Iterable[str] | None, listener: str) -> MetadataResponse:
+        """The answer to a Metadata request that came through a listener: these topics, or all."""
         topics = list(self._topics.values()) if names is None else [self._describe(name) for name in names]
-        return MetadataResponse(self.cluster_id, self.controller, list(self.brokers.values()), topics)
+        return MetadataResponse(self.cluster_id, self.controller, self._brokers_through(listener), topics)
+
+    def _brokers_through(self, listener: str) -> list[BrokerEndpoint]:
+        """The brokers at their addresses for this listener; one that has others, but not this one, is left out."""
+        found = self._found_through.get(listener)
+        if found is None:
+            found = self._found_through[listener] = [
+                BrokerEndpoint(broker.id, address.host, address.port, broker.rack)
+                for broker in self.brokers.values()
+                for address in broker.listeners or [ListenerAddress(listener, broker.host, broker.port)]
+                if address.listener == listener
+            ]
+        return found
 
     def _describe(self, name: str) -> TopicMetadata:
         known = self._topics.get(name)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from ottla.broker.listeners import Listeners, parse_address, parse_listeners
 from ottla.net.connection import Limits
 from ottla.wire.errors import ConfigError
 from ottla.wire.names import BROKER_ID_MAX
@@ -21,17 +22,6 @@ ENVIRONMENT_PREFIX = "OTTLA_"
 def setting(default: Any, text: str) -> Any:
     """A field of the config: its default and what it is for."""
     return field(default=default, metadata={"help": text})
-
-
-@dataclass(frozen=True)
-class Listener:
-    """An address: where a broker listens, or where others find it."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"PLAINTEXT://{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +36,19 @@ class BrokerConfig:
         6_000, "how long ZooKeeper waits for a silent broker; less than replica.lag.time.max.ms"
     )
     zookeeper_connection_timeout_ms: int = setting(15_000, "how long the first connection to ZooKeeper may take")
-    listeners: str = setting("PLAINTEXT://127.0.0.1:9092", "where to listen; port 0 takes a free one")
-    advertised_listeners: str = setting("", "where others find this broker, if not at listeners")
+    listeners: str = setting(
+        "PLAINTEXT://127.0.0.1:9092",
+        "where to listen: NAME://host:port, or several with commas between them; port 0 takes a free one",
+    )
+    advertised_listeners: str = setting(
+        "",
+        "where others find this broker, if not at listeners; the same names. A client is told the addresses of the"
+        " listener that it came through",
+    )
+    inter_broker_listener_name: str = setting("", "the listener that brokers use among each other; the first if empty")
+    listener_security_protocol_map: str = setting(
+        "", "NAME:PLAINTEXT for each listener, as in Kafka; there is no other protocol"
+    )
     admin_listener: str = setting(
         "http://127.0.0.1:8092", "where health and metrics are served; port 0 takes a free one"
     )
@@ -59,6 +60,12 @@ class BrokerConfig:
     log_retention_bytes: int = setting(-1, "a partition larger than this loses its oldest segments; -1 keeps them")
     log_retention_check_interval_ms: int = setting(300_000, "how often retention is looked after")
     log_index_interval_bytes: int = setting(4096, "an index entry for each so many bytes of a log")
+    log_message_timestamp_after_max_ms: int = setting(
+        3600 * 1000, "how far ahead of this broker's clock a producer's timestamp may be"
+    )
+    log_message_timestamp_before_max_ms: int = setting(
+        2**63 - 1, "how far behind this broker's clock a producer's timestamp may be"
+    )
     log_message_timestamp_type: str = setting("CreateTime", "whose clock times records: CreateTime or LogAppendTime")
     log_flush_policy: str = setting(
         "os", "os: the kernel writes to disk when it likes; durable: acks wait for fdatasync"
@@ -100,26 +107,20 @@ class BrokerConfig:
         )
         for name in ("log_segment_bytes", "message_max_bytes", "min_insync_replicas", "socket_request_max_bytes"):
             _require(getattr(self, name) > 0, property_name(name), getattr(self, name), "a positive number")
-        parse_listener("listeners", self.listeners)
-        parse_listener("admin.listener", self.admin_listener)
-        if self.advertised_listeners:
-            parse_listener("advertised.listeners", self.advertised_listeners)
-
-    @property
-    def listener(self) -> Listener:
-        return parse_listener("listeners", self.listeners)
+        self.all_listeners()
+        parse_address("admin.listener", self.admin_listener)
 
     @property
     def data_folders(self) -> list[Path]:
         return [Path(part.strip()) for part in self.log_dirs.split(",") if part.strip()]
 
-    def advertised(self, bound_port: int) -> Listener:
-        """Where others find this broker, given the port that it really got."""
-        if self.advertised_listeners:
-            told = parse_listener("advertised.listeners", self.advertised_listeners)
-            return Listener(told.host, told.port or bound_port)
-        host = self.listener.host
-        return Listener("127.0.0.1" if host in ("", "0.0.0.0", "::") else host, bound_port)
+    def all_listeners(self) -> Listeners:
+        return parse_listeners(
+            self.listeners,
+            self.advertised_listeners,
+            self.inter_broker_listener_name,
+            self.listener_security_protocol_map,
+        )
 
     def limits(self) -> Limits:
         return Limits(
@@ -190,14 +191,6 @@ def read_properties(path: Path) -> dict[str, str]:
             raise ConfigError(f"{path}, line {number}: {stripped!r} is not key=value")
         found[match[1]] = match[2].strip()
     return found
-
-
-def parse_listener(name: str, text: str) -> Listener:
-    """``PLAINTEXT://host:port``; one is enough."""
-    match = re.fullmatch(r"(?:\w+://)?(\[[0-9a-fA-F:]+\]|[^:/,\[\]]*):(\d{1,5})", text.strip())
-    if match is None or int(match[2]) > 65535:
-        raise ConfigError(f"{name}={text!r} is not allowed; give PLAINTEXT://host:port")
-    return Listener(match[1].strip("[]"), int(match[2]))
 
 
 def _convert(key: str, kind: type, text: str) -> Any:

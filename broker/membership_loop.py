@@ -14,7 +14,7 @@ from ottla.broker.peers import Identity
 from ottla.broker.storage.shutdown_marker import current_boot_id
 from ottla.net.retry import backoff
 from ottla.wire.errors import OttlaError
-from ottla.wire.messages import BrokerEndpoint
+from ottla.wire.messages import BrokerEndpoint, ListenerAddress
 from ottla.zk.membership import register
 from ottla.zk.operations import Stat
 from ottla.zk.session import ZkSession
@@ -57,9 +57,10 @@ class MembershipLoop:
         self.on_fenced: Callable[[], None] = lambda: None
         """Called when this life of the broker is over, before the next one begins."""
 
-    def set_address(self, host: str, port: int) -> None:
+    def set_addresses(self, listeners: tuple[ListenerAddress, ...], inter_broker: str) -> None:
         """Where others find this broker; known once it listens, so before ``start``."""
-        self._broker = replace(self._broker, host=host, port=port)
+        between = next(address for address in listeners if address.listener == inter_broker)
+        self._broker = replace(self._broker, host=between.host, port=between.port, listeners=listeners)
 
     @property
     def controller(self) -> Desk | None:

@@ -4,13 +4,14 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 
 from ottla import __version__
 from ottla.broker.admin.app import AdminServer
 from ottla.broker.api.control import ControlHandlers
-from ottla.broker.api.dispatch import Dispatch
+from ottla.broker.api.dispatch import ApiHandler, Dispatch
 from ottla.broker.api.fetch import FetchHandler
 from ottla.broker.api.leadership import LeadershipHandlers, leave_in_order
 from ottla.broker.api.metadata import ApiVersionsHandler, MetadataHandler
@@ -19,25 +20,24 @@ from ottla.broker.api.produce import ProduceHandler
 from ottla.broker.api.producer_ids import InitProducerIdHandler
 from ottla.broker.api.topics import TopicHandlers
 from ottla.broker.cluster_view import ClusterView
-from ottla.broker.config import BrokerConfig, Listener, parse_listener
+from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.control_loop import ControllerPolicy
+from ottla.broker.listeners import parse_address
 from ottla.broker.membership_loop import MembershipLoop
 from ottla.broker.metrics import Metrics
 from ottla.broker.peers import Identity
 from ottla.broker.replication.durable_loop import DurablePartitions
 from ottla.broker.replication.fetch_loop import Fetchers
 from ottla.broker.replication.isr_loop import IsrLoop
-from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
-from ottla.broker.replication.purgatory import Purgatory
+from ottla.broker.replication.waiting import WaitingRooms
 from ottla.broker.storage.clean_loop import CleanIntervals, CleanLoop
 from ottla.broker.storage.flush_loop import Flusher
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.log_dir import LogDir
-from ottla.net.connection import Reply
 from ottla.net.server import Server
 from ottla.wire.errors import ConfigError
-from ottla.wire.messages import Api
+from ottla.wire.messages import Api, ListenerAddress
 from ottla.wire.names import NO_EPOCH, TopicPartition
 from ottla.zk.membership import cluster_id, cluster_secret, ensure_persistent_paths
 from ottla.zk.session import ZkSession
@@ -58,10 +58,9 @@ class Node:
         self._config = config
         self._parts = AsyncExitStack()
         self._metrics = Metrics()
-        self._fetches: Purgatory[Reply] = Purgatory()
-        self._acks: Purgatory[Reply] = Purgatory()
-        self._durable: DurablePartitions | None = None
-        self.port = 0
+        self._waiting = WaitingRooms()
+        self.ports: dict[str, int] = {}
+        """Where it listens, by listener."""
         self.admin_port = 0
 
     async def start(self) -> None:
@@ -74,9 +73,8 @@ class Node:
         gc.collect()
         gc.freeze()  # what was built by now stays for good: the collector need not look at it again
         gc.set_threshold(*GC_THRESHOLDS)
-        logger.info(
-            "broker started broker=%d port=%d admin_port=%d", self._config.broker_id, self.port, self.admin_port
-        )
+        ports = ",".join(f"{name}:{port}" for name, port in self.ports.items())
+        logger.info("broker started broker=%d ports=%s admin_port=%d", self._config.broker_id, ports, self.admin_port)
 
     async def stop(self) -> None:
         """Stop cleanly: no new requests, then leave the cluster, then close the logs."""
@@ -103,10 +101,10 @@ class Node:
         )
         flusher = Flusher()
         self._parts.push_async_callback(flusher.close)
-        self._durable = DurablePartitions(flusher)
+        self._waiting.on_grown = DurablePartitions(flusher).grown
         fetchers = Fetchers(lambda: membership.identity, view.endpoint, flusher)
         partitions = Partitions(
-            config.broker_id, log_dirs, log_defaults(config), config.min_insync_replicas, self._changed, fetchers.update
+            config.broker_id, log_dirs, log_defaults(config), config.min_insync_replicas, self._waiting, fetchers.update
         )
         self._parts.push_async_callback(partitions.close)
         self._parts.push_async_callback(fetchers.stop)
@@ -115,24 +113,20 @@ class Node:
         isr_loop.start()
         self._parts.push_async_callback(isr_loop.stop)
         membership.on_fenced = partitions.step_down_all
-        server = Server(
-            self._dispatch(membership, partitions, view, isr_loop, InitProducerIdHandler(session, config.broker_id)),
-            config.limits(),
+        handlers = self._handlers(
+            membership, partitions, view, isr_loop, InitProducerIdHandler(session, config.broker_id)
         )
-        server.on_broker_lost = membership.peer_lost
-        self.port = await _listen("listeners", server.start, config.listener)
-        self._parts.push_async_callback(server.stop)
-        advertised = config.advertised(self.port)
-        membership.set_address(advertised.host, advertised.port)
+        server = await self._serve(handlers, view, membership.peer_lost)
+        listeners = config.all_listeners()
+        membership.set_addresses(listeners.advertised(self.ports), listeners.inter_broker)
 
         admin = AdminServer(
             self._metrics.registry,
             lambda: _why_not_ready(membership, view, partitions),
             lambda: self._refresh_gauges(server, partitions, log_dirs, isr_loop),
         )
-        self.admin_port = await _listen(
-            "admin.listener", admin.start, parse_listener("admin.listener", config.admin_listener)
-        )
+        admin_address = parse_address("admin.listener", config.admin_listener)
+        self.admin_port = await _listen("admin.listener", admin.start, admin_address)
         self._parts.push_async_callback(admin.stop)
         await membership.start(unclean=any(log_dir.tail_suspect for log_dir in log_dirs))
         self._parts.push_async_callback(membership.stop)
@@ -184,49 +178,54 @@ class Node:
         config = self._config
         return BrokerZnode(config.broker_id, "", 0, rack=config.broker_rack or None, uuid=data_uuid)
 
-    def _dispatch(
+    async def _serve(
+        self, handlers: Mapping[Api, ApiHandler], view: ClusterView, on_broker_lost: Callable[[int], None]
+    ) -> Server:
+        """Listen everywhere. What clients are told of the brokers' addresses depends on where they came in."""
+        doors = {
+            address: Dispatch({**handlers, Api.METADATA: MetadataHandler(view, address.listener)}, self._metrics)
+            for address in self._config.all_listeners().bound
+        }
+        server = Server(next(iter(doors.values())), self._config.limits(), self._waiting.turn)
+        server.on_broker_lost = on_broker_lost
+        self._parts.push_async_callback(server.stop)
+        for address, dispatch in doors.items():
+            start = partial(server.start, handler=dispatch)
+            self.ports[address.listener] = await _listen("listeners", start, address)
+        return server
+
+    def _handlers(
         self,
         membership: MembershipLoop,
         partitions: Partitions,
         view: ClusterView,
         isr_loop: IsrLoop,
         producer_ids: InitProducerIdHandler,
-    ) -> Dispatch:
+    ) -> dict[Api, ApiHandler]:
         metrics = self._metrics
         topics = TopicHandlers(lambda: membership.controller)
         leadership = LeadershipHandlers(lambda: membership.controller)
         control = ControlHandlers(lambda: membership.identity, partitions, view)
         software = f"ottla {__version__}"
-        return Dispatch(
-            {
-                Api.PRODUCE: ProduceHandler(partitions, view, self._acks, metrics, lambda: membership.unsure),
-                Api.FETCH: FetchHandler(partitions, view, self._fetches, metrics, isr_loop.look_at),
-                Api.LIST_OFFSETS: ListOffsetsHandler(partitions, view),
-                Api.METADATA: MetadataHandler(view),
-                Api.API_VERSIONS: ApiVersionsHandler(lambda: membership.identity, software),
-                Api.CREATE_TOPICS: topics.create,
-                Api.DELETE_TOPICS: topics.delete,
-                Api.CREATE_PARTITIONS: topics.add_partitions,
-                Api.ALTER_CONFIGS: topics.set_config,
-                Api.ALTER_PARTITION_REASSIGNMENTS: topics.move,
-                Api.INIT_PRODUCER_ID: producer_ids,
-                Api.BROKER_HANDSHAKE: control.handshake,
-                Api.CONTROLLED_SHUTDOWN: leadership.shutdown,
-                Api.ELECT_LEADERS: leadership.elect,
-                Api.WITNESS: control.witness,
-                Api.LEADER_AND_ISR: control.leader_and_isr,
-                Api.UPDATE_METADATA: control.update_metadata,
-                Api.STOP_REPLICA: control.stop_replica,
-            },
-            metrics,
-        )
-
-    def _changed(self, partition: Partition) -> None:
-        """Something happened to a partition: those who wait for it may go on."""
-        self._fetches.touch(partition.where)
-        self._acks.touch(partition.where)
-        if self._durable is not None:
-            self._durable.grown(partition)
+        return {
+            Api.PRODUCE: ProduceHandler(partitions, view, self._waiting.acks, metrics, lambda: membership.unsure),
+            Api.FETCH: FetchHandler(partitions, view, self._waiting, metrics, isr_loop.look_at),
+            Api.LIST_OFFSETS: ListOffsetsHandler(partitions, view),
+            Api.API_VERSIONS: ApiVersionsHandler(lambda: membership.identity, software),
+            Api.CREATE_TOPICS: topics.create,
+            Api.DELETE_TOPICS: topics.delete,
+            Api.CREATE_PARTITIONS: topics.add_partitions,
+            Api.ALTER_CONFIGS: topics.set_config,
+            Api.ALTER_PARTITION_REASSIGNMENTS: topics.move,
+            Api.INIT_PRODUCER_ID: producer_ids,
+            Api.BROKER_HANDSHAKE: control.handshake,
+            Api.CONTROLLED_SHUTDOWN: leadership.shutdown,
+            Api.ELECT_LEADERS: leadership.elect,
+            Api.WITNESS: control.witness,
+            Api.LEADER_AND_ISR: control.leader_and_isr,
+            Api.UPDATE_METADATA: control.update_metadata,
+            Api.STOP_REPLICA: control.stop_replica,
+        }
 
     def _refresh_gauges(
         self, server: Server, partitions: Partitions, log_dirs: list[LogDir], isr_loop: IsrLoop
@@ -234,8 +233,8 @@ class Node:
         metrics = self._metrics
         metrics.connections.set(len(server.connections))
         metrics.refused_connections.set(server.refused)
-        metrics.purgatory.labels("fetch").set(self._fetches.size)
-        metrics.purgatory.labels("produce").set(self._acks.size)
+        metrics.purgatory.labels("fetch").set(self._waiting.replica_fetches.size + self._waiting.consumer_fetches.size)
+        metrics.purgatory.labels("produce").set(self._waiting.acks.size)
         metrics.replicas.set(len(partitions))
         led = [partition for partition in partitions if partition.leading is not None]
         metrics.leaders.set(len(led))
@@ -257,11 +256,13 @@ def log_defaults(config: BrokerConfig) -> LogConfig:
         max_message_bytes=config.message_max_bytes,
         index_interval_bytes=config.log_index_interval_bytes,
         message_timestamp_type=config.log_message_timestamp_type,
+        message_timestamp_before_max_ms=config.log_message_timestamp_before_max_ms,
+        message_timestamp_after_max_ms=config.log_message_timestamp_after_max_ms,
         flush_policy=config.log_flush_policy,
     )
 
 
-async def _listen(name: str, start: Callable[[str, int], Awaitable[int]], at: Listener) -> int:
+async def _listen(name: str, start: Callable[[str, int], Awaitable[int]], at: ListenerAddress) -> int:
     try:
         return await start(at.host, at.port)
     except OSError as error:

@@ -67,10 +67,11 @@ class Probe(NamedTuple):
     """Which life of the broker answered; NO_EPOCH if none did, or one that is not registered yet."""
 
 
-async def probe(broker: BrokerEndpoint) -> Probe:
+async def probe(broker: BrokerEndpoint, by: Identity) -> Probe:
     """Knock once."""
     try:
-        channel = await connect(broker.host, broker.port, client_id="probe", timeout_s=PROBE_TIMEOUT_S)
+        client_id = f"probe-of-broker-{by.broker_id}"
+        channel = await connect(broker.host, broker.port, client_id=client_id, timeout_s=PROBE_TIMEOUT_S)
     except NoBrokersAvailable as error:
         return Probe(refused=isinstance(error.__cause__, ConnectionRefusedError))
     except OttlaError:

@@ -41,6 +41,11 @@ class Accumulator:
     def full(self) -> bool:
         return self.pending_bytes >= self._buffer_memory
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits to be sent."""
+        return not self._open and not self._sealed
+
     # --- for callers -------------------------------------------------------------------------------------------------
 
     def add(
@@ -146,7 +151,7 @@ class Accumulator:
     def waiting(self) -> list[TopicPartition]:
         """The partitions that have something to send."""
         with self._lock:
-            return list(dict.fromkeys([*self._sealed, *self._open]))
+            return list(dict.fromkeys([*self._sealed, *self._open])) if self._sealed else list(self._open)
 
     def take(self, where: TopicPartition, now: float, linger_s: float) -> ProducerBatch | None:
         """The next batch of a partition that should go now; None when none is due yet."""

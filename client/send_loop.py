@@ -52,9 +52,6 @@ GRACE_S = 1.0
 """The broker itself gives up after request_timeout_ms; so much later we stop waiting for it."""
 
 
-LOOK_S = 0.3
-"""After so long without an answer, see whether another broker leads by now: a paused one never says so itself."""
-
 UNNUMBERED = (OutOfOrderSequenceNumber, InvalidProducerEpoch, UnknownProducerId)
 """The broker does not have the batch and does not take it under its numbers."""
 
@@ -76,6 +73,8 @@ class SendLoop:
         self._in_flight: Counter[int] = Counter()
         self._errands = Errands(self.wake_here)
         self._travelling: dict[SentRequest, None] = {}
+        self._looking: asyncio.TimerHandle | None = None
+        self._look_at = float("inf")
         self._room: list[asyncio.Future[None]] = []
         self._sequences = Sequences() if config.idempotent else None
         self._closed = False
@@ -89,10 +88,14 @@ class SendLoop:
             self._loop.call_soon_threadsafe(self._pump)
 
     def wake_here(self) -> None:
-        """As ``wake``, on the event loop's own thread, where it costs less."""
-        if not self._woken:
-            self._woken = True
+        """As ``wake``, on the event loop's own thread. With nothing on its way, what there is goes at once."""
+        if self._woken:
+            return
+        self._woken = True
+        if self._travelling or self._linger_s:
             self._loop.call_soon(self._pump)
+        else:
+            self._pump()
 
     async def wait_for_room(self) -> None:
         while self._accumulator.full and not self._closed:
@@ -117,8 +120,9 @@ class SendLoop:
     def stop(self) -> None:
         """Fail what is still waiting. What travels fails when its connection is closed."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._looking):
+            if timer is not None:
+                timer.cancel()
         self._errands.stop()
         closed = ClientClosed("the producer was closed before this record was sent")
         for batch in self._accumulator.close(ClientClosed("the producer is closed")):
@@ -130,7 +134,7 @@ class SendLoop:
     def _pump(self) -> None:
         """Send all that can be sent now."""
         self._woken = False
-        if self._closed:
+        if self._closed or self._accumulator.empty:
             return
         now = time.monotonic()  # not the loop's own clock, which uvloop moves by whole milliseconds
         if self._cluster.stale:
@@ -151,9 +155,10 @@ class SendLoop:
                     chosen[leader].append(batch)
             for leader, batches in chosen.items():
                 self._send(leader, batches)
-            if not chosen:
+            if not chosen or self._accumulator.empty:
                 break
-        self._arm(now, blocked)
+        if not self._accumulator.empty:
+            self._arm(now, blocked)
 
     def _leader_with_room(self, where: TopicPartition) -> int | None:
         """The leader of a partition if its connection stands and can take one more request."""
@@ -211,21 +216,32 @@ class SendLoop:
             self._errands.run(("drain", leader, object()), partial(self._drain, leader, channel))
         else:
             self._in_flight[leader] += 1
-            travelling = SentRequest(leader, channel, sent, time.monotonic() + self._request_timeout_s)
+            travelling = SentRequest(leader, channel, sent, time.monotonic(), self._request_timeout_s)
             self._travelling[travelling] = None
-            channel.send(request, attachments).add_done_callback(partial(self._answered, travelling))
+            channel.call(request, partial(self._answered, travelling), attachments)
             self._watch(travelling)
 
     # --- waiting for answers -----------------------------------------------------------------------------------------
 
     def _watch(self, sent: SentRequest) -> None:
-        until = min((batch.deadline for batch in sent.batches if not batch.done), default=sent.until)
-        wait_s = min(max(min(until, sent.until) - time.monotonic(), 0.001), LOOK_S)
-        sent.patience = self._loop.call_later(wait_s, self._waited, sent)
+        """See to it that somebody looks when the answer is overdue: one timer for all, for nearly none ever is."""
+        if sent.look_at < self._look_at:
+            if self._looking is not None:
+                self._looking.cancel()
+            self._look_at = sent.look_at
+            self._looking = self._loop.call_later(max(sent.look_at - time.monotonic(), 0.001), self._look)
 
-    def _waited(self, sent: SentRequest) -> None:
-        """No answer yet: fail the batches whose delivery time is over, hang up when the request's is."""
+    def _look(self) -> None:
+        """Those that were not answered yet: fail the batches whose delivery time is over, hang up when the request's is."""
+        self._looking, self._look_at = None, float("inf")
         now = time.monotonic()
+        for sent in list(self._travelling):
+            if sent.look_at <= now:
+                self._waited(sent, now)
+            if sent in self._travelling:
+                self._watch(sent)
+
+    def _waited(self, sent: SentRequest, now: float) -> None:
         for batch in sent.batches:
             if not batch.done and batch.deadline <= now:
                 self._finish(batch, error=self._too_late(batch, f"{sent.channel.address} did not answer"))
@@ -234,7 +250,7 @@ class SendLoop:
         else:
             self._cluster.suspect(sent.channel.address)
             self._errands.run("refresh", self._refresh)
-            self._watch(sent)
+        sent.look_again(now)
 
     def _leave_replaced(self) -> None:
         """Wait no more for brokers that do not lead any longer what they were sent: they may be paused for ever."""
@@ -246,17 +262,13 @@ class SendLoop:
     def _hang_up(self, sent: SentRequest) -> None:
         self._errands.run(("close", sent.channel), sent.channel.close)
 
-    def _answered(self, sent: SentRequest, answer: asyncio.Future[Answer]) -> None:
-        if sent.patience is not None:
-            sent.patience.cancel()
+    def _answered(self, sent: SentRequest, answer: Answer | OttlaError) -> None:
         self._in_flight[sent.leader] -= 1
         del self._travelling[sent]
-        if answer.cancelled():
-            self._lost(sent.batches, ClientClosed())
-        elif (error := answer.exception()) is not None:
-            self._lost(sent.batches, error if isinstance(error, OttlaError) else RemoteProtocolError(repr(error)))
+        if isinstance(answer, OttlaError):
+            self._lost(sent.batches, answer)
         else:
-            parts = cast(ProduceResponse, answer.result().message).parts
+            parts = cast(ProduceResponse, answer.message).parts
             if len(parts) == len(sent.batches):
                 for batch, part in zip(sent.batches, parts, strict=True):
                     self._part_answered(batch, part)

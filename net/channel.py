@@ -3,9 +3,11 @@
 import asyncio
 import itertools
 import socket
+import threading
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar, cast
 
 from ottla.wire import native
 from ottla.wire.batch import Buffer
@@ -31,21 +33,18 @@ WRITE_BUFFER_HIGH = 8 * 1024 * 1024
 CLOSE_TIMEOUT_S = 5.0
 """How long closing waits for the peer to take what was sent (with acks=0 nobody else waits for it)."""
 
-_pool = BufferPool(limit=2**40)  # a client asked for every byte it gets: the frame limit is limit enough
+_thread = threading.local()
 
 
-class Answer:
+class Answer(NamedTuple):
     """A response that has come: the message, and the records that came with it."""
 
-    __slots__ = ("_attachments", "message")
+    message: Message
+    attachments: list[memoryview]
 
-    def __init__(self, message: Message, attachments: list[memoryview]) -> None:
-        self.message = message
-        self._attachments = attachments
 
-    @property
-    def attachments(self) -> list[memoryview]:
-        return self._attachments
+Receiver = Callable[["Answer | OttlaError"], None]
+"""Who is called with the answer, once; or with what makes that there is none."""
 
 
 class Channel(asyncio.BufferedProtocol):
@@ -55,9 +54,9 @@ class Channel(asyncio.BufferedProtocol):
         self.address = address
         self.peer: ApiVersionsResponse | None = None
         self._client_id = client_id
-        self._reader = FrameReader(_pool, frame_max, detach=True)
+        self._reader = FrameReader(_pool_of_thread(), frame_max, detach=True)
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[tuple[int, type[Message], asyncio.Future[Answer]]] = deque()
+        self._waiting: deque[tuple[int, type[Message], Receiver]] = deque()
         self._ids = itertools.count(1)
         self._broken: OttlaError | None = None
         self._writable = asyncio.Event()
@@ -74,16 +73,21 @@ class Channel(asyncio.BufferedProtocol):
     def in_flight(self) -> int:
         return len(self._waiting)
 
-    def send(self, request: Request, attachments: Sequence[Buffer] = ()) -> asyncio.Future[Answer]:
-        """Send now; the future brings the answer, or NetworkException once nothing more can come."""
+    def call(self, request: Request, receiver: Receiver, attachments: Sequence[Buffer] = ()) -> None:
+        """Send now; ``receiver`` is called as soon as the answer is there, or NetworkException once none can come."""
+        broken = self._broken
+        if broken is not None or self._transport is None:
+            receiver(broken or ClientClosed())
+            return
         correlation_id = next(self._ids) & 0x7FFFFFFF
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        if not self.usable:
-            answer.set_exception(self._broken or ClientClosed())
-            return answer
         pieces = native.encode_request(request, correlation_id, self._client_id, attachments)
-        self._waiting.append((correlation_id, type(request).response, answer))
+        self._waiting.append((correlation_id, type(request).response, receiver))
         self._write(pieces)
+
+    def send(self, request: Request, attachments: Sequence[Buffer] = ()) -> asyncio.Future[Answer]:
+        """As ``call``, with a future that brings the answer."""
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.call(request, partial(_settle, answer), attachments)
         return answer
 
     def send_unanswered(self, request: Request, attachments: Sequence[Buffer] = ()) -> None:
@@ -176,18 +180,16 @@ class Channel(asyncio.BufferedProtocol):
             raise RemoteProtocolError(
                 f"{self.address} answered request {response.correlation_id}, which is not the next"
             )
-        _, kind, answer = self._waiting[0]
-        if answer.done():  # nobody waits any more
-            self._waiting.popleft()
-        elif response.error is not None:
-            self._waiting.popleft()
+        _, kind, receiver = self._waiting[0]
+        if response.error is not None:
             response.error.broker = self.address
-            answer.set_exception(response.error)
-        else:
-            message: Any = native.decode_fields(kind, response.fields)
-            attachments = native.cut_attachments(message, response.tail)
-            self._waiting.popleft()  # not before it could be read: whoever is left here is told when the connection breaks
-            answer.set_result(Answer(message, attachments))
+            self._waiting.popleft()
+            receiver(response.error)
+            return
+        message: Any = native.decode_fields(kind, response.fields)
+        attachments = native.cut_attachments(message, response.tail)
+        self._waiting.popleft()  # not before it could be read: whoever is left here is told when the connection breaks
+        receiver(Answer(message, attachments))
 
     def _break(self, why: OttlaError) -> None:
         """Nothing can be sent or come any more; everybody who waits is told why."""
@@ -195,10 +197,27 @@ class Channel(asyncio.BufferedProtocol):
             return
         self._broken = why
         waiting, self._waiting = self._waiting, deque()
-        for _, _, answer in waiting:
-            if not answer.done():
-                answer.set_exception(type(why)(str(why), broker=self.address))
-                answer.exception()  # looked at: a caller that has gone away is no news for the log
+        for _, _, receiver in waiting:
+            receiver(type(why)(str(why), broker=self.address))
+
+
+def _settle(future: asyncio.Future[Answer], answer: "Answer | OttlaError") -> None:
+    if future.done():  # nobody waits any more
+        return
+    if isinstance(answer, OttlaError):
+        future.set_exception(answer)
+        future.exception()  # looked at: a caller that has gone away is no news for the log
+    else:
+        future.set_result(answer)
+
+
+def _pool_of_thread() -> BufferPool:
+    """One for all channels of a thread: each thread has its own event loop, and a shared buffer must not be shared by two."""
+    pool: BufferPool | None = getattr(_thread, "pool", None)
+    if pool is None:
+        # A client asked for every byte it gets: the frame limit is limit enough.
+        pool = _thread.pool = BufferPool(limit=2**40)
+    return pool
 
 
 async def connect(host: str, port: int, *, client_id: str, timeout_s: float, frame_max: int = FRAME_MAX) -> Channel:

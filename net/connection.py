@@ -1,45 +1,34 @@
 """One peer of a server: frames in, answers out in the order of the requests, and a limit on everything.
 
-A handler is called with a request and gives back at once a Reply, or None (nothing to answer), or a future of a Reply.
-Until a future is done the answers of later requests wait behind it. A request's attachments are borrowed: they are gone
-once the handler has returned.
+A handler is called with a request and gives back at once a Reply, or None (nothing to answer), or the promise of a Reply:
+a Later, or a future. Until it is kept the answers of later requests wait behind it. A request's attachments are borrowed:
+they are gone once the handler has returned.
 """
 
 import asyncio
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 
 from ottla.net.channel import set_no_delay
+from ottla.net.reply import Later, LaterFromFuture, Reply, Turn
 from ottla.wire import connection as dialect
 from ottla.wire.batch import Buffer
 from ottla.wire.errors import (
     InvalidRequest,
     LocalProtocolError,
-    OttlaError,
     RemoteProtocolError,
-    RequestTimedOut,
     UnknownServerError,
 )
 from ottla.wire.framing import FRAME_MAX, BufferPool, FrameReader
-from ottla.wire.messages import Message
-
-
-class Reply(NamedTuple):
-    """What a handler answers: a message with its attachments, or an error."""
-
-    message: Message | None
-    attachments: Sequence[Buffer] = ()
-    error: OttlaError | None = None
-
 
 _GONE = (7, 8)
 """TCP_CLOSE and TCP_CLOSE_WAIT: the peer has reset the connection, or says nothing more."""
 
-Handler = Callable[[dialect.IncomingRequest, "Connection"], "Reply | asyncio.Future[Reply] | None"]
+Handler = Callable[[dialect.IncomingRequest, "Connection"], "Reply | Later | asyncio.Future[Reply] | None"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +54,7 @@ class Host(Protocol):
     handler: Handler
     limits: Limits
     pool: BufferPool
+    turn: Turn
 
     def admit(self, connection: "Connection") -> bool: ...
     def forget(self, connection: "Connection") -> None: ...
@@ -76,10 +66,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._handler = host.handler
+        self._turn = host.turn
         self._limits = host.limits
         self._reader = FrameReader(host.pool, host.limits.first_frame_max)
         self._transport: asyncio.Transport | None = None
-        self._answers: deque[list[Buffer] | _Promise] = deque()
+        self._answers: deque[list[Buffer] | tuple[dialect.IncomingRequest, Later]] = deque()
+        self._out: list[Buffer] = []
+        self._working = False
         self._greeted = False
         self._read_paused = False
         self._opened_at = self._heard_at = time.monotonic()
@@ -110,8 +104,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reader.close()
         answers, self._answers = self._answers, deque()
         for answer in answers:
-            if isinstance(answer, _Promise):
-                answer.future.cancel()
+            if isinstance(answer, tuple):
+                answer[1].abandon()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer()
@@ -119,7 +113,10 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._reader.received(nbytes)
         self._heard_at = time.monotonic()
+        self._turn.begin()
         self._work()
+        self._reader.keep()
+        self._turn.end()
 
     def pause_writing(self) -> None:
         self._stalled_at = time.monotonic()
@@ -135,24 +132,24 @@ class Connection(asyncio.BufferedProtocol):
         """Handle whole frames until there are none, or until the peer must first take its answers."""
         if self._refused is not None:  # it was told once, and hung up on
             return
-        out: list[Buffer] = []
-        self._unsent = 0
+        self._working = True
+        next_frame = self._reader.next_frame
         try:
             while not self._saturated():
-                frame = self._reader.next_frame()
+                frame = next_frame()
                 if frame is None:
                     break
                 self._frame_began_at = None
-                self._handle(frame, out)
+                self._handle(frame)
                 if self._refused is not None:
                     break
                 if self._unsent > self._limits.write_buffer_high:
-                    self._write(out)  # the transport says pause if the peer does not take it
-                    out, self._unsent = [], 0
+                    self._flush()  # the transport says pause if the peer does not take it
         except RemoteProtocolError as error:
             self._refused = str(error)
-        if out:
-            self._write(out)
+        self._working = False
+        if self._out:
+            self._flush()
         if self._refused is not None:
             self._host.complain(self, self._refused)
             self.close()
@@ -160,52 +157,69 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_began_at = None
         elif self._frame_began_at is None:
             self._frame_began_at = self._heard_at
-        self._adjust_reading()
+        if self._read_paused or self._answers or self._stalled_at is not None:
+            self._adjust_reading()
 
-    def _handle(self, frame: memoryview, out: list[Buffer]) -> None:
+    def _handle(self, frame: memoryview) -> None:
         request = dialect.read_request(frame)
         if not self._greeted:
             self._greeted = True
             self._reader.frame_max = self._limits.frame_max
         if isinstance(request, dialect.UnreadableRequest):
-            self._answer(dialect.encode_error(request, request.error), out)
+            self._answer(dialect.encode_error(request, request.error))
             return
-        reply = self._host.handler(request, self)
-        if isinstance(reply, asyncio.Future):
-            self._answers.append(_Promise(request, reply))
-            reply.add_done_callback(self._promise_kept)
+        reply = self._handler(request, self)
+        if isinstance(reply, Reply):
+            self._answer(_encode(request, reply))
         elif reply is not None:
-            self._answer(_encode(request, reply), out)
+            self._promise(request, reply if isinstance(reply, Later) else LaterFromFuture(reply))
 
-    def _answer(self, pieces: list[Buffer], out: list[Buffer]) -> None:
+    def _answer(self, pieces: list[Buffer]) -> None:
         if self._answers:
             self._answers.append(pieces)  # Invariant: answers leave in the order of their requests
         else:
-            out.extend(pieces)
-            self._unsent += sum(map(len, pieces))
+            self._put_out(pieces)
 
-    def _promise_kept(self, _: asyncio.Future[Reply]) -> None:
+    def _promise(self, request: dialect.IncomingRequest, later: Later) -> None:
+        request.attachments.clear()  # borrowed: gone by the time of the answer
+        self._answers.append((request, later))
+        later.on_given = self._promise_kept
+        if later.reply is not None:
+            self._promise_kept()
+
+    def _promise_kept(self) -> None:
         """Send every answer that waited for this one, up to the next that is not ready."""
-        out: list[Buffer] = []
-        while self._answers:
-            head = self._answers[0]
-            if isinstance(head, _Promise):
-                if not head.future.done():
+        answers = self._answers
+        while answers:
+            head = answers[0]
+            if isinstance(head, tuple):
+                request, later = head
+                if later.reply is None:
                     break
-                head = head.pieces()
-            out.extend(head)
-            self._answers.popleft()
-        if out:
-            self._write(out)
-            self._work()
+                head = _encode(request, later.reply)
+            self._put_out(head)
+            answers.popleft()
+        if self._out and not self._working:
+            self._flush()
+            if self._read_paused or self._reader.partial:
+                self._turn.begin()
+                self._work()
+                self._turn.end()
 
-    def _write(self, pieces: list[Buffer]) -> None:
+    def _put_out(self, pieces: list[Buffer]) -> None:
+        self._out += pieces
+        for piece in pieces:
+            self._unsent += len(piece)
+
+    def _flush(self) -> None:
+        """Give the socket what was put out."""
+        out, self._out, self._unsent = self._out, [], 0
         if self._transport is None or self._transport.is_closing():
             return
-        if len(pieces) == 1:
-            self._transport.write(pieces[0])
+        if len(out) == 1:
+            self._transport.write(out[0])
         else:
-            self._transport.writelines(cast("list[bytes]", pieces))
+            self._transport.writelines(cast("list[bytes]", out))
 
     # --- limits ------------------------------------------------------------------------------------------------------
 
@@ -261,25 +275,6 @@ class Connection(asyncio.BufferedProtocol):
         """Hang up now."""
         if self._transport is not None:
             self._transport.abort()
-
-
-class _Promise:
-    """An answer that is not there yet, and the envelope it will need."""
-
-    __slots__ = ("_request", "future")
-
-    def __init__(self, request: dialect.IncomingRequest, future: asyncio.Future[Reply]) -> None:
-        # The attachments are borrowed and gone by the time of the answer: they must not be kept.
-        self._request = request._replace(attachments=[])
-        self.future = future
-
-    def pieces(self) -> list[Buffer]:
-        if self.future.cancelled():
-            return dialect.encode_error(self._request, RequestTimedOut("the broker gave this request up"))
-        error = self.future.exception()
-        if error is not None:
-            return dialect.encode_error(self._request, error if isinstance(error, OttlaError) else UnknownServerError())
-        return _encode(self._request, self.future.result())
 
 
 def _encode(request: dialect.IncomingRequest, reply: Reply) -> list[Buffer]:

@@ -1,4 +1,4 @@
-"""A listening socket and the connections that came through it."""
+"""Listening sockets and the connections that came through them."""
 
 import asyncio
 import logging
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from ottla.net.connection import Connection, Handler, Limits
+from ottla.net.reply import Turn
 from ottla.wire.framing import BufferPool
 
 logger = logging.getLogger(__name__)
@@ -21,11 +22,12 @@ BACKLOG = 1024
 
 
 class Server:
-    """Serves one address. ``connections`` are those open now."""
+    """Serves one address or more, with one set of limits. ``connections`` are those open now."""
 
-    def __init__(self, handler: Handler, limits: Limits | None = None) -> None:
+    def __init__(self, handler: Handler, limits: Limits | None = None, turn: Turn | None = None) -> None:
         self.handler = handler
         self.limits = limits or Limits()
+        self.turn = turn or Turn()
         self.pool = BufferPool(self.limits.pending_frames_bytes)
         self.connections: set[Connection] = set()
         self.refused = 0
@@ -34,23 +36,29 @@ class Server:
         self._per_ip: Counter[str] = Counter()
         self._complaints = 0
         self._empty = asyncio.Event()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; the port that was taken is given back (``port`` may be 0)."""
+    async def start(self, host: str, port: int, handler: Handler | None = None) -> int:
+        """Listen; the port that was taken is given back (``port`` may be 0).
+
+        May be called again for another address, whose requests may go to a handler of its own.
+        """
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), host or None, port, backlog=BACKLOG)
-        self._sweeper = loop.call_later(SWEEP_S, self._sweep)
-        taken: int = self._server.sockets[0].getsockname()[1]
+        door = _Door(self, handler or self.handler)
+        server = await loop.create_server(lambda: Connection(door), host or None, port, backlog=BACKLOG)
+        self._servers.append(server)
+        if self._sweeper is None:
+            self._sweeper = loop.call_later(SWEEP_S, self._sweep)
+        taken: int = server.sockets[0].getsockname()[1]
         return taken
 
     async def stop(self) -> None:
         """Take no more connections and hang up on those there are."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for connection in list(self.connections):
             connection.abort()
         if self.connections:
@@ -98,3 +106,16 @@ class Server:
             elif connection.has_gone():
                 connection.abort()
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+
+class _Door:
+    """One address of a server, as its connections know it: the server's limits, and a handler of its own."""
+
+    def __init__(self, server: Server, handler: Handler) -> None:
+        self.handler = handler
+        self.limits = server.limits
+        self.pool = server.pool
+        self.turn = server.turn
+        self.admit = server.admit
+        self.forget = server.forget
+        self.complain = server.complain

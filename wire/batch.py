@@ -7,7 +7,8 @@ Kafka's v2 header, for every batch::
 
 ``length`` counts from leader_epoch on. The CRC-32C covers everything from ``attributes`` on, so a broker stamps base
 offset and leader epoch without touching it. ``magic`` tells the payload: 2 is Kafka's own records, MAGIC_COLUMNS ours
-(ottla.wire.records reads and writes both). The broker never looks past this header.
+(ottla.wire.records reads and writes both). The broker looks past this header once, when it takes a batch from a producer
+(ottla.wire.payload_check).
 """
 
 import struct
@@ -48,6 +49,7 @@ COUNT_MAX = 1_000_000
 
 NO_PRODUCER = -1
 
+_OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _APPEND_TIME = struct.Struct(">hiqq")
@@ -109,12 +111,16 @@ class BatchHeader(NamedTuple):
         return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME else TimestampType.CREATE_TIME
 
 
+_make_header = BatchHeader._make
+_unpack_header = HEADER.unpack_from
+
+
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at ``position``, whose batch must lie wholly inside ``buffer``; the payload is not looked at."""
     left = len(buffer) - position
     if left < HEADER_SIZE:
         raise CorruptMessage(f"a record batch needs {HEADER_SIZE} bytes of header, there are {left}")
-    header = BatchHeader._make(HEADER.unpack_from(buffer, position))
+    header = _make_header(_unpack_header(buffer, position))
     if not HEADER_SIZE <= header.length + LENGTH_OVERHEAD <= left:
         raise CorruptMessage(f"a record batch says it has {header.size} bytes where {left} are left")
     return header
@@ -129,10 +135,9 @@ def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Everything that can be checked without decoding records: shape, magic, codec and CRC."""
     header = read_header(buffer, position)
     check_magic(header)
-    stored = header.crc
-    actual = crc32c(memoryview(buffer)[position + CRC_START : position + header.size])
-    if actual != stored:
-        raise CorruptMessage(f"record batch with CRC {stored:#010x} whose bytes have {actual:#010x}")
+    actual = crc32c(memoryview(buffer)[position + CRC_START : position + header.length + LENGTH_OVERHEAD])
+    if actual != header.crc:
+        raise CorruptMessage(f"record batch with CRC {header.crc:#010x} whose bytes have {actual:#010x}")
     check_claims(header)
     return header
 
@@ -173,7 +178,7 @@ def check_produced(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
     """Write what the leader decides into a batch; neither field is under the CRC."""
-    struct.pack_into(">q", buffer, position, base_offset)
+    _OFFSET.pack_into(buffer, position, base_offset)
     _EPOCH.pack_into(buffer, position + LENGTH_OVERHEAD, leader_epoch)
 
 

@@ -30,6 +30,10 @@ XERIAL_BLOCK = 32 * 1024
 SNAPPY_RATIO_MAX = 22
 """Three bytes of snappy are at most 64 bytes of output; a size beyond that is a lie."""
 
+SNAPPY_OPENED_MAX = 4096
+SNAPPY_GROWTH_MAX = 32
+"""What does not shrink grows by so many bytes and a sixth, and no more (MaxCompressedLength in snappy.cc)."""
+
 GUESS_MIN = 16 * 1024
 GUESS_RATIO = 6
 """The first output buffer, where no header tells the size: most JSON shrinks less than this."""
@@ -178,6 +182,19 @@ def _snappy_size(block: memoryview) -> int:
     if size > len(block) * SNAPPY_RATIO_MAX:
         raise CorruptMessage(f"snappy block of {len(block)} bytes that says it holds {size}")
     return size
+
+
+def check_raw_snappy(payload: Buffer) -> None:
+    """CorruptMessage if the payload cannot be one raw block. It has no magic, so what is small is opened, and of what is not,
+
+    the size that it tells must be possible.
+    """
+    view = memoryview(payload)
+    size = _snappy_size(view)
+    if size <= SNAPPY_OPENED_MAX:
+        _decompress_snappy(view, SNAPPY_OPENED_MAX)
+    elif len(view) > SNAPPY_GROWTH_MAX + size + size // 6:
+        raise CorruptMessage(f"payload of {len(view)} bytes that is not compressed with snappy")
 
 
 def _xerial_blocks(view: memoryview) -> list[memoryview]:

@@ -1,7 +1,8 @@
 """Cutting a byte stream into frames: ``u32 length`` and a body, again and again.
 
-Made for asyncio.BufferedProtocol: the socket writes straight into a buffer of ours, and a frame is a view of it. A
-stream that has no partial frame pending holds no memory at all, so ten thousand idle connections cost nothing.
+Made for asyncio.BufferedProtocol: the socket writes straight into a buffer of ours, and a frame is a view of it. All
+streams of a thread receive into one *shared* buffer; only the beginning of a frame that has not arrived whole moves to
+memory of its own. So ten thousand idle connections cost nothing, and the busy ones stay in the core's cache.
 """
 
 import struct
@@ -9,6 +10,8 @@ import struct
 from ottla.wire.errors import RemoteProtocolError
 
 LENGTH = struct.Struct(">I")
+LENGTH_SIZE = LENGTH.size
+_read_length = LENGTH.unpack_from
 
 FRAME_MAX = 100 * 1024 * 1024
 """The longest frame anyone may send unless configured (Kafka's socket.request.max.bytes)."""
@@ -27,16 +30,14 @@ TRUSTED_MAX = 16 * 1024 * 1024
 
 
 class BufferPool:
-    """Receive buffers shared by all streams of a process, and a limit on what half-received frames hold together.
-
-    A chunk to read into is never refused: it is given back before the next stream reads, unless a frame is left half
-    received in it. That is when the limit is checked, so it falls on those who hold memory and on nobody else.
-    """
+    """Receive buffers of all streams of one thread, and a limit on what half-received frames hold together."""
 
     def __init__(self, limit: int = 512 * 1024 * 1024, keep: int = 16) -> None:
         self._limit = limit
         self._keep = keep
         self._free: list[bytearray] = []
+        self.shared = memoryview(bytearray(CHUNK))
+        """Where every stream receives that has nothing pending; its bytes are gone when the next stream reads."""
         self.in_use = 0
 
     def take(self, size: int = CHUNK) -> bytearray:
@@ -62,16 +63,19 @@ class BufferPool:
 class FrameReader:
     """One stream's frames. Call ``get_buffer`` before and ``received`` after each read, then ``next_frame`` until None.
 
-    Frames are *borrowed*: a view that is valid until ``next_frame`` is called again. With ``detach=True`` (a client, whose
+    Frames are *borrowed*: a view that is valid until ``next_frame`` is called again. Whoever stops before there was a None
+    must call ``keep``, for the bytes that are left may lie in the shared buffer. With ``detach=True`` (a client, whose
     caller keeps what it fetched) every frame has memory of its own, and a large one is received there without a copy.
     """
+
+    __slots__ = ("_buffer", "_detach", "_end", "_pool", "_start", "_view", "frame_max")
 
     def __init__(self, pool: BufferPool, frame_max: int = FRAME_MAX, *, detach: bool = False) -> None:
         self._pool = pool
         self.frame_max = frame_max
         self._detach = detach
-        self._buffer: bytearray | None = None
-        self._view = memoryview(b"")
+        self._buffer: bytearray | None = None  # None: the shared one
+        self._view = pool.shared
         self._start = 0  # first byte not yet given out
         self._end = 0  # first byte not yet received
 
@@ -81,12 +85,10 @@ class FrameReader:
         return self._end > self._start
 
     def get_buffer(self) -> memoryview:
-        if self._buffer is None:
-            self._buffer = self._pool.take()
-            self._view = memoryview(self._buffer)
+        if not self._end:
             return self._view
         if self._end == len(self._view):  # a parked beginning
-            self._move_to(self._pool.take())
+            self._move_to(self._pool.take(max(CHUNK, 2 * self._end)))
         return self._view[self._end :]
 
     def received(self, count: int) -> None:
@@ -94,38 +96,47 @@ class FrameReader:
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame's body, or None when more bytes must come first."""
-        have = self._end - self._start
-        if have < LENGTH.size:
-            self._make_room(LENGTH.size)
+        start = self._start
+        have = self._end - start
+        if have < LENGTH_SIZE:
+            if have:
+                self._make_room(LENGTH_SIZE)
+            else:
+                self.close()
             return None
-        (size,) = LENGTH.unpack_from(self._view, self._start)
+        size: int = _read_length(self._view, start)[0]
         if not 0 < size <= self.frame_max:
             raise RemoteProtocolError(f"a frame of {size} bytes; allowed are 1 to {self.frame_max}{_guess(size)}")
-        if have < LENGTH.size + size:
-            self._make_room(LENGTH.size + size)
+        if have < LENGTH_SIZE + size:
+            self._make_room(LENGTH_SIZE + size)
             return None
-        body = self._start + LENGTH.size
-        self._start = body + size
-        frame = self._view[body : self._start]
+        body = start + LENGTH_SIZE
+        end = self._start = body + size
+        frame = self._view[body:end]
         if not self._detach:
             return frame
-        if self._start == self._end and len(self._view) == LENGTH.size + size:
-            self._let_go()  # the buffer was made for this very frame: it goes with it
+        if self._buffer is not None and end == self._end and len(self._view) == LENGTH_SIZE + size:
+            self._pool.in_use -= len(self._buffer)
+            self._forget()  # the buffer was made for this very frame: it goes with it
             return frame
         return memoryview(bytes(frame))
 
+    def keep(self) -> None:
+        """Nothing more is taken for now: what is left in the shared buffer moves out of the next stream's way."""
+        if self._buffer is None and self._end > self._start:
+            self._move_to(self._pool.take(max(self._end - self._start, LENGTH_SIZE)))
+
     def close(self) -> None:
-        """Give the memory back; nothing is received any more."""
+        """Give the memory back; nothing is pending."""
         if self._buffer is not None:
             self._pool.give_back(self._buffer)
-        self._forget()
+            self._forget()
+        else:
+            self._start = self._end = 0
 
     def _make_room(self, needed: int) -> None:
         """Prepare for the next read: the pending bytes go where more can be received behind them."""
         count = self._end - self._start
-        if count == 0:
-            self.close()
-            return
         size = self._better_size(needed, count)
         self._pool.check(size)
         if size:
@@ -136,7 +147,8 @@ class FrameReader:
 
     def _better_size(self, needed: int, count: int) -> int:
         """How large a buffer ``count`` pending bytes of a frame of ``needed`` should move to; 0 if they lie well."""
-        have = len(self._view)
+        shared = self._buffer is None
+        have = 0 if shared else len(self._view)
         if self._detach:
             if have < needed <= TRUSTED_MAX:
                 return needed  # exact, so that the frame can take the buffer with it
@@ -144,6 +156,8 @@ class FrameReader:
                 return TRUSTED_MAX
         elif count <= PARK_MAX:
             return count
+        if shared:
+            return max(CHUNK, min(needed, count * GROWTH))
         # Only a full buffer grows: else every few bytes that arrive would cost a copy of all that did before.
         return min(needed, count * GROWTH) if count == have else 0
 
@@ -157,13 +171,8 @@ class FrameReader:
         self._buffer, self._view = buffer, view
         self._start, self._end = 0, count
 
-    def _let_go(self) -> None:
-        assert self._buffer is not None
-        self._pool.in_use -= len(self._buffer)
-        self._forget()
-
     def _forget(self) -> None:
-        self._buffer, self._view = None, memoryview(b"")
+        self._buffer, self._view = None, self._pool.shared
         self._start = self._end = 0
 
 

@@ -61,6 +61,20 @@ def decode_records(payload: Buffer, count: int, last_offset_delta: int) -> Kafka
     return records
 
 
+def check_first_record(payload: Buffer, count: int) -> None:
+    """CorruptMessage if the payload cannot begin with the first of ``count`` records of a producer; the others are not read."""
+    if count * RECORD_SIZE_MIN > len(payload):
+        raise CorruptMessage(f"payload of {len(payload)} bytes that says it holds {count} records")
+    begin = bytes(payload[: 3 * VARINT_SIZE_MAX + 1])
+    number, position = read_varint(begin, 0)
+    end = position + (number >> 1)
+    _, position = read_varint(begin, position + 1)  # behind the attributes, the timestamp
+    offset, _ = read_varint(begin, position)
+    last = end == len(payload)
+    if number & 1 or end > len(payload) or last != (count == 1) or offset != 0:
+        raise CorruptMessage(f"payload of {len(payload)} bytes that does not begin with the first of {count} records")
+
+
 def _decode(data: bytes, count: int) -> KafkaRecords:
     offsets: list[int] = []
     timestamps: list[int] = []

@@ -78,8 +78,24 @@ class Done(Message):
     """The answer of a request that has nothing to tell but that it was done."""
 
 
+class ListenerAddress(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where a listener of a broker is found."""
+
+    listener: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener}://{host}:{self.port}"
+
+
 class BrokerEndpoint(Message):
+    """Where to find a broker: for a client by the listener that it came through, for a broker by the inter-broker one."""
+
     id: int
     host: str
     port: int
     rack: str | None = None
+    listeners: list[ListenerAddress] = []
+    """All of them: only brokers tell each other."""

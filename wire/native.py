@@ -26,8 +26,8 @@ from ottla.wire.errors import (
     UnsupportedVersion,
     error_for,
 )
-from ottla.wire.framing import FRAME_MAX, LENGTH
-from ottla.wire.messages import Message, Request
+from ottla.wire.framing import FRAME_MAX, LENGTH, LENGTH_SIZE
+from ottla.wire.messages import Api, Message, Request
 
 REQUEST_MARK = 0x96  # msgpack's array of six
 RESPONSE_MARK = 0x95  # msgpack's array of five
@@ -51,6 +51,12 @@ _encoder = msgspec.msgpack.Encoder()
 _request_head = msgspec.msgpack.Decoder(tuple[int, int, int, int, str | None, msgspec.Raw])
 _response_head = msgspec.msgpack.Decoder(tuple[int, int, int, str, msgspec.Raw])
 _decoders: dict[type[Message], msgspec.msgpack.Decoder[Any]] = {}
+_api_at = _HEAD_LENGTH_AT + _HEAD_LENGTH.size
+_whole_heads: dict[int, msgspec.msgpack.Decoder[Any]] = {
+    api: msgspec.msgpack.Decoder(tuple[int, int, int, int, str | None, REQUESTS[api]])  # type: ignore[valid-type]
+    for api in (Api.PRODUCE, Api.FETCH)
+}
+"""Head and fields in one step, for the requests that come most often. Small numbers are themselves in msgpack."""
 
 
 class IncomingRequest(NamedTuple):
@@ -85,7 +91,7 @@ def encode_request(
 ) -> list[Buffer]:
     head = (_PLACEHOLDER, int(message.api), message.versions[1], correlation_id, client_id, message)
     pieces = _frame(head, attachments)
-    if len(pieces[0]) - LENGTH.size > REQUEST_HEAD_MAX:
+    if len(pieces[0]) - LENGTH_SIZE > REQUEST_HEAD_MAX:
         raise LocalProtocolError(
             f"{type(message).__name__} of {len(pieces[0])} bytes without its records; at most {REQUEST_HEAD_MAX} can be sent"
         )
@@ -105,6 +111,18 @@ def decode_request(body: memoryview) -> IncomingRequest | UnreadableRequest:
     head, tail = _split(body, REQUEST_MARK)
     if len(head) > REQUEST_HEAD_MAX:
         raise RemoteProtocolError(f"a request of {len(head)} bytes without its records; allowed are {REQUEST_HEAD_MAX}")
+    whole = _whole_heads.get(head[_api_at])
+    if whole is not None:
+        try:
+            _, api, version, correlation_id, client_id, message = whole.decode(head)
+            if version == 0 and 0 <= correlation_id < 2**31 and len(client_id or "") <= CLIENT_ID_MAX:
+                return IncomingRequest(api, 0, correlation_id, client_id or "", message, cut_attachments(message, tail))
+        except (*_UNREADABLE, OttlaError):
+            pass  # step by step, to tell what is wrong with it
+    return _decode_step_by_step(head, tail)
+
+
+def _decode_step_by_step(head: memoryview, tail: memoryview) -> IncomingRequest | UnreadableRequest:
     try:
         _, api, version, correlation_id, client_id, fields = _request_head.decode(head)
     except _UNREADABLE as error:
@@ -144,10 +162,15 @@ def decode_fields(cls: type[M], fields: msgspec.Raw) -> M:
 
 def cut_attachments(message: Message, tail: memoryview) -> list[memoryview]:
     """The attachments of a message: slices of the bytes behind its head, as long as its parts say."""
+    if not message.carries_records and not tail:
+        return []
     attachments = []
     position = 0
     if message.carries_records:
-        for part in message.parts:  # type: ignore[attr-defined]
+        parts = message.parts  # type: ignore[attr-defined]
+        if len(parts) == 1 and parts[0].size == len(tail):
+            return [tail]
+        for part in parts:
             end = position + part.size
             if not position <= end <= len(tail):
                 raise RemoteProtocolError(f"an attachment of {part.size} bytes where {len(tail) - position} are left")
@@ -162,14 +185,15 @@ def cut_attachments(message: Message, tail: memoryview) -> list[memoryview]:
 
 def _frame(head: tuple[Any, ...], attachments: Sequence[Buffer]) -> list[Buffer]:
     """The pieces to write: length, head, attachments. Attachments are not copied."""
-    buffer = bytearray(LENGTH.size + 64)
-    _encoder.encode_into(head, buffer, LENGTH.size)
-    head_length = len(buffer) - LENGTH.size
-    size = head_length + sum(map(len, attachments))
+    buffer = bytearray(LENGTH_SIZE + 64)
+    _encoder.encode_into(head, buffer, LENGTH_SIZE)
+    size = head_length = len(buffer) - LENGTH_SIZE
+    for attachment in attachments:
+        size += len(attachment)
     if size > FRAME_MAX:
         raise LocalProtocolError(f"a frame of {size} bytes; at most {FRAME_MAX} can be sent")
     LENGTH.pack_into(buffer, 0, size)
-    _HEAD_LENGTH.pack_into(buffer, LENGTH.size + _HEAD_LENGTH_AT, head_length)
+    _HEAD_LENGTH.pack_into(buffer, LENGTH_SIZE + _HEAD_LENGTH_AT, head_length)
     return [buffer, *attachments]
 
 

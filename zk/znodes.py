@@ -11,9 +11,12 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ottla.wire.messages import ListenerAddress
 from ottla.wire.names import NO_LEADER, check_topic_name
 from ottla.zk.znode_json import Fields, decimal, encode_json
 from ottla.zk.znode_json import MalformedZnode as MalformedZnode
+
+_PLAINTEXT = "PLAINTEXT"
 
 PERSISTENT_PATHS = (
     "/consumers",
@@ -54,6 +57,7 @@ def uuid_from_text(text: str) -> uuid.UUID:
 class BrokerZnode:
     """/brokers/ids/<id>, ephemeral: a live broker and where to reach it.
 
+    ``host`` and ``port`` are for other brokers. ``listeners`` has all addresses; empty means PLAINTEXT at host and port.
     ``uuid`` names the data folder behind the broker and ``broker_epoch`` this life of it; both keys are ours.
     """
 
@@ -64,6 +68,7 @@ class BrokerZnode:
     uuid: str = ""
     broker_epoch: int = -1
     timestamp_ms: int = 0
+    listeners: tuple[ListenerAddress, ...] = ()
 
     PARENT = "/brokers/ids"
 
@@ -71,18 +76,21 @@ class BrokerZnode:
     def path(cls, broker_id: int) -> str:
         return f"{cls.PARENT}/{broker_id}"
 
+    def endpoints(self) -> tuple[ListenerAddress, ...]:
+        return self.listeners or (ListenerAddress(_PLAINTEXT, self.host, self.port),)
+
     def encode(self) -> bytes:
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        endpoints = self.endpoints()
         return encode_json(
             {
                 "version": 5,
                 "host": self.host,
                 "port": self.port,
-                "endpoints": [f"PLAINTEXT://{host}:{self.port}"],
+                "endpoints": [str(endpoint) for endpoint in endpoints],
                 "jmx_port": -1,
                 "timestamp": str(self.timestamp_ms),
                 **({"rack": self.rack} if self.rack is not None else {}),
-                "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+                "listener_security_protocol_map": {endpoint.listener: _PLAINTEXT for endpoint in endpoints},
                 "features": {},
                 "uuid": self.uuid,
                 "broker_epoch": self.broker_epoch,
@@ -93,8 +101,11 @@ class BrokerZnode:
     def decode(cls, broker_id: int, data: bytes) -> "BrokerZnode":
         fields = Fields(cls.path(broker_id), data)
         host, port = fields.text("host", ""), fields.number("port", -1)
-        if not host or port < 0:
-            host, port = _first_endpoint(fields)
+        listeners = tuple(_endpoint(fields, text) for text in fields.texts("endpoints", ()))
+        if not host or port < 0:  # Kafka leaves them empty if no listener is PLAINTEXT
+            if not listeners:
+                fields.refuse("it has neither host and port nor endpoints")
+            host, port = listeners[0].host, listeners[0].port
         return cls(
             broker_id=broker_id,
             host=host,
@@ -103,18 +114,16 @@ class BrokerZnode:
             uuid=fields.text("uuid", ""),
             broker_epoch=fields.number("broker_epoch", -1),
             timestamp_ms=fields.number_or_text("timestamp", 0),
+            listeners=() if listeners == (ListenerAddress(_PLAINTEXT, host, port),) else listeners,
         )
 
 
-def _first_endpoint(fields: Fields) -> tuple[str, int]:
-    """Kafka leaves host and port empty if no listener is PLAINTEXT: then they stand in the endpoints only."""
-    endpoints = fields.texts("endpoints", ())
-    if not endpoints:
-        fields.refuse("it has neither host and port nor endpoints")
-    host, _, port = endpoints[0].partition("://")[2].rpartition(":")
+def _endpoint(fields: Fields, text: str) -> ListenerAddress:
+    listener, _, address = text.partition("://")
+    host, _, port = address.rpartition(":")
     if not host:
-        fields.refuse(f"endpoint {endpoints[0]!r} is not protocol://host:port")
-    return host.strip("[]"), decimal(fields.path, port)
+        fields.refuse(f"endpoint {text!r} is not protocol://host:port")
+    return ListenerAddress(listener, host.strip("[]"), decimal(fields.path, port))
 
 
 class BrokerState(enum.StrEnum):

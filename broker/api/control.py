@@ -7,7 +7,8 @@ from ottla.broker.api.later import later
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.peers import Identity, probe, proves
 from ottla.broker.replication.partitions import Partitions
-from ottla.net.connection import Connection, Reply
+from ottla.net.connection import Connection
+from ottla.net.reply import Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.control import (
     BrokerHandshakeRequest,
@@ -55,7 +56,7 @@ class ControlHandlers:
 
     async def _knock(self, broker_id: int) -> Reply:
         endpoint = self._view.endpoint(broker_id)
-        found = await probe(endpoint) if endpoint is not None else None
+        found = await probe(endpoint, self._identity()) if endpoint is not None else None
         return Reply(WitnessResponse(found is not None and found.answered))
 
     def leader_and_isr(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:

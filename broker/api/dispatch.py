@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from ottla.broker.metrics import Metrics
-from ottla.net.connection import Connection, Reply
+from ottla.net.connection import Connection
+from ottla.net.reply import Later, Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import OttlaError, UnknownServerError, UnsupportedVersion
 from ottla.wire.messages import ACKS_NONE, Api
@@ -15,7 +16,8 @@ from ottla.wire.requests import ProduceRequest
 
 logger = logging.getLogger(__name__)
 
-ApiHandler = Callable[[IncomingRequest, Connection], "Reply | asyncio.Future[Reply] | None"]
+Answer = Reply | Later | asyncio.Future[Reply] | None
+ApiHandler = Callable[[IncomingRequest, Connection], Answer]
 
 
 class Dispatch:
@@ -25,14 +27,14 @@ class Dispatch:
         self._metrics = metrics
         self._table = {int(api): (handler, metrics.timing(api.name)) for api, handler in handlers.items()}
 
-    def __call__(self, request: IncomingRequest, connection: Connection) -> Reply | asyncio.Future[Reply] | None:
+    def __call__(self, request: IncomingRequest, connection: Connection) -> Answer:
         entry = self._table.get(request.api)
         if entry is None:
             return self._failed(request, UnsupportedVersion(f"api {request.api} is not served here"))
         handler, timing = entry
         began = time.perf_counter()
         try:
-            reply = handler(request, connection)
+            reply: Answer = handler(request, connection)
         except Exception as error:
             reply = self._failed(request, error)
         timing.observe(time.perf_counter() - began)

@@ -10,13 +10,13 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.metrics import Metrics
 from ottla.broker.replication.partition import Divergence, Partition
 from ottla.broker.replication.partitions import Partitions
-from ottla.broker.replication.purgatory import Purgatory
-from ottla.net.connection import Connection, Reply
+from ottla.broker.replication.waiting import WaitingRooms
+from ottla.net.connection import Connection
+from ottla.net.reply import Later, Reply
 from ottla.wire.batch import Buffer
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import ClusterAuthorizationFailed, OttlaError
 from ottla.wire.messages import CONSUMER
-from ottla.wire.names import TopicPartition
 from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
 WAIT_MAX_S = 300.0
@@ -35,63 +35,67 @@ class FetchHandler:
         self,
         partitions: Partitions,
         view: ClusterView,
-        purgatory: Purgatory[Reply],
+        rooms: WaitingRooms,
         metrics: Metrics,
         on_replica_fetch: Callable[[Partition], None],
     ) -> None:
         """``on_replica_fetch`` is called when a follower that is not in sync has fetched."""
         self._partitions = partitions
         self._view = view
-        self._purgatory = purgatory
+        self._rooms = rooms
         self._bytes_out = metrics.bytes_out
         self._on_replica_fetch = on_replica_fetch
-        self._waiting: WeakKeyDictionary[Connection, tuple[asyncio.Future[Reply], _Fetch]] = WeakKeyDictionary()
+        self._followers: WeakKeyDictionary[Connection, tuple[Later, _Fetch]] = WeakKeyDictionary()
+        self._news: asyncio.TimerHandle | None = None
+        rooms.on_committed = self._more_is_committed
 
-    def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply | asyncio.Future[Reply]:
+    def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply | Later:
         request = incoming.message
         assert isinstance(request, FetchRequest)
         check_parts(request.parts)
-        if request.replica_id != CONSUMER and connection.broker_id != request.replica_id:
-            # A forged follower could read what is not committed and make the leader believe that it is replicated.
-            connection.refuse("it fetched as a replica and is no broker")
-            raise ClusterAuthorizationFailed("only brokers of this cluster fetch as replicas")
-        if request.replica_id != CONSUMER:
-            self._supersede(connection)
         fetch = _Fetch(self._partitions, self._view, request)
-        wait_s = min(max(request.max_wait_ms, 0) / 1000, WAIT_MAX_S)
         if fetch.by_replica:
+            if connection.broker_id != request.replica_id:
+                # A forged follower could read what is not committed and make the leader believe that it is replicated.
+                connection.refuse("it fetched as a replica and is no broker")
+                raise ClusterAuthorizationFailed("only brokers of this cluster fetch as replicas")
+            if connection in self._followers:
+                self._supersede(connection)
             fetch.note_progress(self._on_replica_fetch)
-        fetch.read()
+        fetch.look()
+        wait_s = min(max(request.max_wait_ms, 0) / 1000, WAIT_MAX_S)
         if fetch.satisfied or wait_s == 0 or not request.parts:
             return self._reply(fetch)
-        waiting = self._purgatory.wait(
-            lambda: self._reply(fetch) if fetch.enough() else self._keep_waiting(fetch, connection),
+        room = self._rooms.replica_fetches if fetch.by_replica else self._rooms.consumer_fetches
+        waiting = room.wait(
+            lambda: self._reply(fetch) if fetch.enough() else None,
             lambda: self._reply(fetch, again=True),
-            [TopicPartition(part.topic, part.partition) for part in request.parts],
+            [(part.topic, part.partition) for part in request.parts],
             wait_s,
         )
         if fetch.by_replica:
-            self._waiting[connection] = (waiting, fetch)
+            self._followers[connection] = (waiting, fetch)
         return waiting
-
-    def _keep_waiting(self, fetch: "_Fetch", connection: Connection) -> None:
-        """Nothing new to read. A follower hears all the same, a little later, that more is committed than it knows.
-
-        If it were to lead next, with too few others to commit anything, it could show no more than it knows of.
-        """
-        if fetch.by_replica and not fetch.hurried and fetch.more_is_committed():
-            fetch.hurried = True
-            asyncio.get_running_loop().call_later(COMMITTED_DELAY_S, self._answer_now, connection, fetch)
-
-    def _answer_now(self, connection: Connection, fetch: "_Fetch") -> None:
-        if self._waiting.get(connection, (None, None))[1] is fetch:
-            self._supersede(connection)
 
     def _supersede(self, connection: Connection) -> None:
         """A follower asks again before it was answered, for it follows more by now: answer what it asked before at once."""
-        waiting, fetch = self._waiting.pop(connection, (None, None))
-        if waiting is not None and fetch is not None and not waiting.done():
-            waiting.set_result(self._reply(fetch, again=True))
+        waiting, fetch = self._followers.pop(connection)
+        if waiting.open:
+            waiting.give(self._reply(fetch, again=True))
+
+    def _more_is_committed(self) -> None:
+        """Followers that have everything hear, a little later, that more is committed than they know.
+
+        If one were to lead next, with too few others to commit anything, it could show no more than it knows of.
+        """
+        if self._news is None and self._rooms.replica_fetches.size:
+            self._news = asyncio.get_running_loop().call_later(COMMITTED_DELAY_S, self._tell_followers)
+
+    def _tell_followers(self) -> None:
+        self._news = None
+        for connection, (waiting, fetch) in list(self._followers.items()):
+            if waiting.open and fetch.more_is_committed():
+                self._supersede(connection)
 
     def _reply(self, fetch: "_Fetch", again: bool = False) -> Reply:
         if again:
@@ -103,6 +107,11 @@ class FetchHandler:
 class _Fetch:
     """One fetch request being answered."""
 
+    __slots__ = (
+        "_min_bytes", "_partitions", "_refused", "_request", "_seen", "_view", "attachments", "by_replica", "failed", "results",
+        "size",
+    )  # fmt: skip
+
     def __init__(self, partitions: Partitions, view: ClusterView, request: FetchRequest) -> None:
         self._partitions = partitions
         self._view = view
@@ -111,7 +120,6 @@ class _Fetch:
         self._seen: list[tuple[Partition, int, int]] = []
         self._refused: dict[int, OttlaError | Divergence] = {}
         self.by_replica = request.replica_id != CONSUMER
-        self.hurried = False
         self.size = 0
         self.failed = False
         self.results: list[FetchPartResult] = []
@@ -137,13 +145,26 @@ class _Fetch:
             elif partition.leading is not None and request.replica_id not in partition.leading.isr.members:
                 on_replica_fetch(partition)
 
+    def look(self) -> None:
+        """Read what there is, unless a glance shows that the reader has it all."""
+        if self._refused or not self._min_bytes:
+            self.read()
+            return
+        seen = self._seen
+        for part in self._request.parts:
+            partition = self._partitions.get(part.topic, part.partition)
+            if partition is None or not partition.is_led_in(part.leader_epoch) or self._end(partition) != part.offset:
+                self.read()
+                return
+            seen.append((partition, part.offset, partition.appended_bytes))
+
     def read(self) -> None:
         """Read anew what there is."""
         self.size, self.failed = 0, False
         self.results, self.attachments, self._seen = [], [], []
         left = min(max(self._request.max_bytes, 0), RESPONSE_MAX)
         for index, part in enumerate(self._request.parts):
-            refused = self._refused.get(index)
+            refused = self._refused.get(index) if self._refused else None
             left -= self._read_part(part, left) if refused is None else self._refuse(part, refused)
 
     def more_is_committed(self) -> bool:
@@ -153,10 +174,12 @@ class _Fetch:
 
     def enough(self) -> bool:
         """Whether waiting may end. Reads only if what was appended meanwhile can make the difference."""
-        if all(partition.is_leader and self._end(partition) == end for partition, end, _ in self._seen):
-            return False
-        appended = sum(partition.appended_bytes - before for partition, _, before in self._seen)
-        if all(partition.is_leader for partition, _, _ in self._seen) and self.size + appended < self._min_bytes:
+        grown, size, led = False, self.size, True
+        for partition, end, before in self._seen:
+            led = led and partition.is_leader
+            grown = grown or self._end(partition) != end
+            size += partition.appended_bytes - before
+        if led and (not grown or size < self._min_bytes):
             return False
         self.read()
         return self.satisfied
@@ -175,7 +198,9 @@ class _Fetch:
             views = read(part.offset, most, at_least_one=first) if left > 0 or first else []
         except OttlaError as error:
             return self._refuse(part, error)
-        size = sum(map(len, views))
+        size = 0
+        for view in views:
+            size += len(view)
         self._seen.append((partition, self._end(partition), partition.appended_bytes))
         self.attachments += views
         self.size += size

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from ottla.net.connection import Reply
+from ottla.net.reply import Reply
 
 _running: set[asyncio.Task[Reply]] = set()  # asyncio itself holds tasks only weakly
 

@@ -8,7 +8,8 @@ from typing import Protocol
 from ottla.broker.api.later import later
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.peers import Identity, connect_as_broker
-from ottla.net.connection import Connection, Reply
+from ottla.net.connection import Connection
+from ottla.net.reply import Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.control import ControlledShutdownRequest, ControlledShutdownResponse, ElectLeadersRequest, PartitionName
 from ottla.wire.errors import ClusterAuthorizationFailed, NotController, OttlaError

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.peers import Identity
-from ottla.net.connection import Connection, Reply
+from ottla.net.connection import Connection
+from ottla.net.reply import Reply
 from ottla.wire.apis import API_RANGES
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import BrokerNotAvailable, InvalidRequest, InvalidTopic
@@ -17,8 +18,11 @@ NONCE_BYTES = 16
 
 
 class MetadataHandler:
-    def __init__(self, view: ClusterView) -> None:
+    """For those who come in through one listener."""
+
+    def __init__(self, view: ClusterView, listener: str) -> None:
         self._view = view
+        self._listener = listener
 
     def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply:
         request = incoming.message
@@ -27,7 +31,9 @@ class MetadataHandler:
             raise InvalidRequest(f"{len(request.topics)} topics in one request; at most {TOPICS_MAX}")
         if not self._view.known:
             raise BrokerNotAvailable("this broker has just started and knows nothing of the cluster yet")
-        return Reply(self._view.describe(None) if request.topics is None else self._describe(request.topics))
+        if request.topics is None:
+            return Reply(self._view.describe(None, self._listener))
+        return Reply(self._describe(request.topics))
 
     def _describe(self, names: list[str]) -> MetadataResponse:
         """These topics. A name that no topic can have is told apart from one that none has yet: nobody need ask again."""
@@ -38,7 +44,7 @@ class MetadataHandler:
                 legal.append(check_topic_name(name))
             except InvalidTopic as error:
                 refused.append(TopicMetadata(name[:TOPIC_NAME_MAX], "", [], {}, error.code, str(error)))
-        response = self._view.describe(legal)
+        response = self._view.describe(legal, self._listener)
         response.topics += refused
         return response
 

@@ -7,7 +7,8 @@ from ottla.broker.api.parts import check_parts, told
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
-from ottla.net.connection import Connection, Reply
+from ottla.net.connection import Connection
+from ottla.net.reply import Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import InvalidRequest, OttlaError
 from ottla.wire.messages import EARLIEST, LATEST

@@ -1,6 +1,5 @@
 """Produce: append record batches to partitions that this broker leads."""
 
-import asyncio
 import time
 from collections.abc import Callable
 
@@ -10,7 +9,8 @@ from ottla.broker.metrics import Metrics
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.purgatory import Purgatory
-from ottla.net.connection import Connection, Reply
+from ottla.net.connection import Connection
+from ottla.net.reply import Later, Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import (
     InvalidRequiredAcks,
@@ -35,7 +35,7 @@ class ProduceHandler:
         self,
         partitions: Partitions,
         view: ClusterView,
-        purgatory: Purgatory[Reply],
+        purgatory: Purgatory,
         metrics: Metrics,
         unsure: Callable[[], bool],
     ) -> None:
@@ -48,7 +48,7 @@ class ProduceHandler:
         self._batches_in = metrics.batches_in
         self._records_in = metrics.records_in
 
-    def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply | asyncio.Future[Reply] | None:
+    def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply | Later | None:
         request = incoming.message
         assert isinstance(request, ProduceRequest)
         if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
@@ -102,7 +102,7 @@ class ProduceHandler:
             error.code, str(error), part.topic, part.partition, leader=leader, leader_epoch=leader_epoch
         )
 
-    def _wait(self, response: Reply, awaited: list[Awaited], timeout_s: float) -> asyncio.Future[Reply]:
+    def _wait(self, response: Reply, awaited: list[Awaited], timeout_s: float) -> Reply | Later:
         def attempt() -> Reply | None:
             for entry in list(awaited):
                 result, partition, end = entry
@@ -118,7 +118,8 @@ class ProduceHandler:
                 _fail(result, RequestTimedOut(f"{partition.where} was not acknowledged by all in {timeout_s:g} s"))
             return response
 
-        return self._purgatory.wait(attempt, give_up, [partition.where for _, partition, _ in awaited], timeout_s)
+        keys = [partition.where for _, partition, _ in awaited]
+        return attempt() or self._purgatory.wait(attempt, give_up, keys, timeout_s)
 
     def _close_on_error(self, results: list[ProducePartResult], connection: Connection) -> None:
         """Nobody hears an answer with acks=0: hanging up is the only way to tell the producer that something is wrong."""

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Iterator
 
 from ottla.broker.api.later import later
-from ottla.net.connection import Connection, Reply
+from ottla.net.connection import Connection
+from ottla.net.reply import Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import BrokerNotAvailable, OttlaError
 from ottla.wire.requests import InitProducerIdResponse

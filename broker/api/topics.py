@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from ottla.broker.api.later import later
-from ottla.net.connection import Connection, Reply
+from ottla.net.connection import Connection
+from ottla.net.reply import Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import InvalidRequest, NotController, OttlaError
 from ottla.wire.messages import Done

@@ -1,6 +1,6 @@
 """One partition on this broker: its log, its role, and how far it is committed."""
 
-from collections.abc import Callable
+from typing import Protocol
 
 from ottla.broker.replication.state import Isr, LeaderState
 from ottla.broker.storage.incoming import Appended
@@ -26,11 +26,19 @@ Divergence = tuple[int, int]
 """Where a follower's log leaves the leader's: the epoch that both know, and where it ends at the leader's."""
 
 
+class Watcher(Protocol):
+    """Who is told what happens to a partition."""
+
+    def grown(self, partition: "Partition") -> None: ...
+    def committed(self, partition: "Partition") -> None: ...
+    def changed(self, partition: "Partition") -> None: ...
+
+
 class Partition:
-    """A replica. ``on_change`` is called with it when records were appended or committed, or its role changed."""
+    """A replica. ``watcher`` is told when records were appended or committed, or its role changed."""
 
     __slots__ = (
-        "_broker_id", "_on_change", "appended_bytes", "controller_epoch", "high_watermark", "leader", "leader_epoch", "leading",
+        "_broker_id", "_watcher", "appended_bytes", "controller_epoch", "high_watermark", "leader", "leader_epoch", "leading",
         "log", "min_insync", "replicas", "version", "where",
     )  # fmt: skip
 
@@ -40,7 +48,7 @@ class Partition:
         broker_id: int,
         log: Log,
         high_watermark: int,
-        on_change: "Callable[[Partition], None]",
+        watcher: Watcher,
     ) -> None:
         """``high_watermark`` is what was last checkpointed: a hint to start from, never the truth [I17]."""
         self.where = where
@@ -56,7 +64,7 @@ class Partition:
         self.appended_bytes = 0
         """All bytes ever appended in this life: lets a waiting fetch see cheaply whether enough has come."""
         self._broker_id = broker_id
-        self._on_change = on_change
+        self._watcher = watcher
 
     # --- roles ---------------------------------------------------------------------------------------------------------
 
@@ -92,14 +100,18 @@ class Partition:
         elif state.version > self.leading.isr.version:
             self.leading.settled(isr)
         self.advance()
-        self._on_change(self)
+        self._watcher.changed(self)
         return True
 
     def step_down(self) -> None:
         """Lead no more; whoever waits here is told."""
         self.leading = None
         self.leader = NO_LEADER
-        self._on_change(self)
+        self._watcher.changed(self)
+
+    def is_led_in(self, leader_epoch: int) -> bool:
+        """Whether ``check_leader`` would not complain."""
+        return self.leading is not None and leader_epoch in (NO_EPOCH, self.leader_epoch)
 
     def check_leader(self, leader_epoch: int) -> LeaderState:
         """What is known as leader; raises unless this broker leads, in the epoch that the caller believes in."""
@@ -118,16 +130,19 @@ class Partition:
 
     def append(self, records: memoryview, now_ms: int, *, all_must_ack: bool) -> Appended:
         """Append what a producer sent. Only the leader may, and for acks=all only with enough replicas in sync [I15]."""
-        leading = self.check_leader(NO_EPOCH)
-        if all_must_ack and len(leading.isr.members) < self.min_insync:
+        leading = self.leading
+        if leading is None:
+            leading = self.check_leader(NO_EPOCH)
+        in_sync = len(leading.isr.members)
+        if all_must_ack and in_sync < self.min_insync:
             raise NotEnoughReplicas(
-                f"{self.where} has {len(leading.isr.members)} replicas in sync; min.insync.replicas is {self.min_insync}"
+                f"{self.where} has {in_sync} replicas in sync; min.insync.replicas is {self.min_insync}"
             )
         appended = self.log.append_as_leader(records, self.leader_epoch, now_ms)
         self.appended_bytes += len(records)
-        if len(leading.isr.members) == 1:
+        if in_sync == 1:
             self.advance()
-        self._on_change(self)
+        self._watcher.grown(self)
         return appended
 
     def lost(self) -> OttlaError | None:
@@ -160,14 +175,17 @@ class Partition:
         return self.high_watermark
 
     def flushed(self) -> None:
-        """The log reached the disk further than before."""
+        """The log reached the disk further than before, or failed."""
         self.advance()
-        self._on_change(self)
+        self._watcher.changed(self)
 
     def advance(self) -> None:
         """Move the high watermark to what every replica in sync has."""
         if self.leading is not None:
-            self.high_watermark = self.leading.committed_end(self.local_end, self.min_insync, self.high_watermark)
+            before = self.high_watermark
+            self.high_watermark = self.leading.committed_end(self.local_end, self.min_insync, before)
+            if self.high_watermark > before:
+                self._watcher.committed(self)
 
     # --- followers, at the leader --------------------------------------------------------------------------------------
 
@@ -176,21 +194,22 @@ class Partition:
         leading = self.check_leader(part.leader_epoch)
         if replica not in leading.followers:
             raise ReplicaNotAvailable(f"broker {replica} is not among the replicas of {self.where}: {self.replicas}")
-        if part.last_fetched_epoch != NO_EPOCH:
+        log_end = self.log.log_end_offset
+        if part.last_fetched_epoch != NO_EPOCH and (
+            part.last_fetched_epoch != self.log.latest_epoch or part.offset > log_end
+        ):
             epoch, end = self.log.end_offset_for_epoch(part.last_fetched_epoch)
             if epoch == NO_EPOCH:
                 raise UnknownLeaderEpoch(f"{self.where} knows nothing of epoch {part.last_fetched_epoch}")
             if epoch != part.last_fetched_epoch or end < part.offset:
                 return epoch, end
-        if not self.log.log_start_offset <= part.offset <= self.log.log_end_offset:
+        if not self.log.log_start_offset <= part.offset <= log_end:
             raise OffsetOutOfRange(
-                f"offset {part.offset} of {self.where}, which has {self.log.log_start_offset} to {self.log.log_end_offset}"
+                f"offset {part.offset} of {self.where}, which has {self.log.log_start_offset} to {log_end}"
             )
-        leading.fetched(replica, part.offset, broker_epoch, self.log.log_end_offset, now)
-        before = self.high_watermark
-        self.advance()
-        if self.high_watermark > before:
-            self._on_change(self)
+        leading.fetched(replica, part.offset, broker_epoch, log_end, now)
+        if self.high_watermark < log_end:
+            self.advance()
         return None
 
     def read_for_replica(self, offset: int, max_bytes: int, *, at_least_one: bool) -> list[memoryview]:

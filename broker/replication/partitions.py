@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition import Partition, Watcher
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig, parse_topic_config
 from ottla.broker.storage.log_dir import LogDir
@@ -29,7 +29,7 @@ class TopicRules(NamedTuple):
 
 
 class Partitions:
-    """The replicas of this broker. ``on_change`` is called with a partition whenever something happened to it."""
+    """The replicas of this broker. ``watcher`` is told whenever something happened to one of them."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Partitions:
         log_dirs: Sequence[LogDir],
         defaults: LogConfig,
         min_insync: int,
-        on_change: Callable[[Partition], None],
+        watcher: Watcher,
         on_role: Callable[[Partition], None],
     ) -> None:
         """``on_role`` is called when a partition begins or ends to lead or follow."""
@@ -45,7 +45,7 @@ class Partitions:
         self._log_dirs = log_dirs
         self._defaults = defaults
         self._default_min_insync = min_insync
-        self._on_change = on_change
+        self._watcher = watcher
         self._on_role = on_role
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._configs: dict[str, TopicRules] = {}
@@ -66,6 +66,9 @@ class Partitions:
             )
         found.check_leader(leader_epoch)
         return found
+
+    def get(self, topic: str, partition: int) -> Partition | None:
+        return self._partitions.get((topic, partition))
 
     def names(self) -> set[tuple[str, int]]:
         """All that are served here, by topic and number; those whose log cannot be opened are not waited for."""
@@ -195,7 +198,7 @@ class Partitions:
         if isinstance(log, OttlaError):
             raise log
         hint = self._dir_of(where).high_watermark(where)
-        partition = self._partitions[where] = Partition(where, self._broker_id, log, hint, self._on_change)
+        partition = self._partitions[where] = Partition(where, self._broker_id, log, hint, self._watcher)
         self._put_in_force(partition, self._rules(where.topic))
 
     def _rules(self, topic: str) -> "TopicRules":

@@ -1,100 +1,138 @@
 """Requests that wait for something to happen to a partition: fetches for records, acks for the high watermark.
 
-Kafka's pattern: an operation that cannot complete is watched under the keys of its partitions, tried once more (what it
-waits for may have happened meanwhile), and tried again whenever one of its keys is touched. Touching is cheap and may
-happen many times in one turn of the event loop; operations are tried once, at the end of the turn.
+Kafka's pattern: an operation that cannot complete is watched under the keys of its partitions and tried again whenever
+one of its keys is touched. Touching is cheap and may happen many times in one turn; operations are tried once, at its end.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Hashable, Iterable
-from typing import Generic, TypeVar
+from heapq import heappop, heappush
 
-R = TypeVar("R")
+from ottla.net.reply import Later, Reply, Turn
+from ottla.wire.errors import OttlaError, UnknownServerError
+
+logger = logging.getLogger(__name__)
 
 
-class Waiting(Generic[R]):
+class Waiting(Later):
     """One operation: ``attempt`` gives its result or None, ``give_up`` what it results in when time is over."""
 
-    __slots__ = ("attempt", "future", "give_up", "keys", "timer")
+    __slots__ = ("_purgatory", "attempt", "give_up", "keys")
 
     def __init__(
         self,
-        attempt: Callable[[], R | None],
-        give_up: Callable[[], R],
+        purgatory: "Purgatory",
+        attempt: Callable[[], Reply | None],
+        give_up: Callable[[], Reply],
         keys: tuple[Hashable, ...],
-        future: asyncio.Future[R],
     ) -> None:
+        super().__init__()
+        self._purgatory = purgatory
         self.attempt = attempt
         self.give_up = give_up
         self.keys = keys
-        self.future = future
-        self.timer: asyncio.TimerHandle | None = None
+
+    def give(self, reply: Reply) -> None:
+        if self.open:  # Invariant: an operation completes once
+            self._purgatory.remove(self)
+            super().give(reply)
+
+    def abandon(self) -> None:
+        if self.open:
+            self._purgatory.remove(self)
+            super().abandon()
 
 
-class Purgatory(Generic[R]):
+class Purgatory:
     """All operations of one kind that wait."""
 
-    def __init__(self) -> None:
-        self._watched: dict[Hashable, dict[Waiting[R], None]] = {}
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._watched: dict[Hashable, dict[Waiting, None]] = {}
         self._touched: dict[Hashable, None] = {}
-        self._scheduled = False
+        self._deadlines: list[tuple[float, int, Waiting]] = []
+        self._count = 0
+        self._timer: asyncio.TimerHandle | None = None
         self.size = 0
 
     def wait(
-        self, attempt: Callable[[], R | None], give_up: Callable[[], R], keys: Iterable[Hashable], timeout_s: float
-    ) -> asyncio.Future[R]:
-        """Wait until ``attempt`` gives a result, ``timeout_s`` is over, or the future is cancelled."""
-        loop = asyncio.get_running_loop()
-        operation = Waiting(attempt, give_up, tuple(keys), loop.create_future())
+        self,
+        attempt: Callable[[], Reply | None],
+        give_up: Callable[[], Reply],
+        keys: Iterable[Hashable],
+        timeout_s: float,
+    ) -> Waiting:
+        """Wait until ``attempt`` gives a result or ``timeout_s`` is over; the caller has made the first attempt itself."""
+        operation = Waiting(self, attempt, give_up, tuple(dict.fromkeys(keys)))
+        watched = self._watched
         for key in operation.keys:
-            self._watched.setdefault(key, {})[operation] = None
+            watchers = watched.get(key)
+            if watchers is None:
+                watched[key] = {operation: None}
+            else:
+                watchers[operation] = None
         self.size += 1
-        operation.timer = loop.call_later(timeout_s, self._time_is_over, operation)
-        operation.future.add_done_callback(lambda _: self._remove(operation))
-        self._try(operation)
-        return operation.future
+        self._set_deadline(operation, timeout_s)
+        return operation
 
     def touch(self, key: Hashable) -> None:
         """Something happened to ``key``: those who watch it are tried at the end of this turn."""
         if key in self._watched:
+            if not self._touched:
+                self._turn.put_off(self._try_touched)
             self._touched[key] = None
-            if not self._scheduled:
-                self._scheduled = True
-                asyncio.get_running_loop().call_soon(self._try_touched)
+
+    def remove(self, operation: Waiting) -> None:
+        """Watch an operation no more. Its deadline stays in the heap and means nothing when it comes."""
+        self.size -= 1
+        for key in operation.keys:
+            watchers = self._watched[key]
+            del watchers[operation]
+            if not watchers:
+                del self._watched[key]
 
     def _try_touched(self) -> None:
-        self._scheduled = False
         touched, self._touched = self._touched, {}
-        tried: dict[Waiting[R], None] = {}
-        for key in touched:
-            tried.update(self._watched.get(key, {}))
+        if len(touched) == 1:
+            (key,) = touched
+            tried = list(self._watched.get(key, ()))
+        else:
+            tried = list(dict.fromkeys(operation for key in touched for operation in self._watched.get(key, ())))
         for operation in tried:
-            self._try(operation)
+            if operation.open:
+                _complete(operation, operation.attempt)
 
-    def _try(self, operation: Waiting[R]) -> None:
-        self._complete(operation, operation.attempt)
+    # --- deadlines: one timer for all, for nearly every operation completes long before its own ---------------------------
 
-    def _time_is_over(self, operation: Waiting[R]) -> None:
-        self._complete(operation, operation.give_up)
+    def _set_deadline(self, operation: Waiting, timeout_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._count += 1
+        entry = (loop.time() + timeout_s, self._count, operation)
+        heappush(self._deadlines, entry)
+        if self._deadlines[0] is entry:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(entry[0], self._time_is_over)
 
-    def _complete(self, operation: Waiting[R], result_of: Callable[[], R | None]) -> None:
-        if operation.future.done():  # Invariant: an operation completes once
-            return
-        try:
-            result = result_of()
-        except Exception as error:
-            operation.future.set_exception(error)
-            return
-        if result is not None:
-            operation.future.set_result(result)
+    def _time_is_over(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        deadlines = self._deadlines
+        while deadlines and (not deadlines[0][2].open or deadlines[0][0] <= now):
+            operation = heappop(deadlines)[2]
+            if operation.open:
+                _complete(operation, operation.give_up)
+        self._timer = loop.call_at(deadlines[0][0], self._time_is_over) if deadlines else None
 
-    def _remove(self, operation: Waiting[R]) -> None:
-        self.size -= 1
-        if operation.timer is not None:
-            operation.timer.cancel()
-        for key in operation.keys:
-            watchers = self._watched.get(key)
-            if watchers is not None:
-                watchers.pop(operation, None)
-                if not watchers:
-                    del self._watched[key]
+
+def _complete(operation: Waiting, result_of: Callable[[], Reply | None]) -> None:
+    try:
+        reply = result_of()
+    except OttlaError as error:
+        reply = Reply(None, error=error)
+    except Exception:
+        logger.exception("a waiting request failed keys=%s", operation.keys)
+        reply = Reply(None, error=UnknownServerError("the broker's log has the details"))
+    if reply is not None:
+        operation.give(reply)

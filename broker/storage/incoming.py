@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.broker.storage.index import BatchPlace
+from ottla.broker.storage.log_config import CREATE_TIME, LogConfig
 from ottla.wire.batch import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -13,7 +14,8 @@ from ottla.wire.batch import (
     stamp,
     stamp_append_time,
 )
-from ottla.wire.errors import CorruptMessage, InvalidRecord, MessageTooLarge
+from ottla.wire.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge
+from ottla.wire.payload_check import check_payload
 
 Batches = list[tuple[int, BatchHeader]]
 """Batches of a buffer, in order: position and header."""
@@ -29,20 +31,39 @@ class Appended(NamedTuple):
     """The broker's time that replaced the producer's, -1 if the producer's stands."""
 
 
-def produced_batches(records: memoryview, max_message_bytes: int) -> Batches:
+def produced_batches(records: memoryview, config: LogConfig, now_ms: int) -> Batches:
     """The batches that a producer sent. Raises, naming the rule, if it may not send one of them."""
     batches: Batches = []
     position = 0
     while position < len(records):
         header = check_produced(records, position)
         size = header.length + LENGTH_OVERHEAD
-        if size > max_message_bytes:
-            raise MessageTooLarge(f"a batch of {size} bytes; the topic's max.message.bytes is {max_message_bytes}")
+        if size > config.max_message_bytes:
+            raise MessageTooLarge(
+                f"a batch of {size} bytes; the topic's max.message.bytes is {config.max_message_bytes}"
+            )
+        check_payload(records[position : position + size], header)
+        if config.message_timestamp_type == CREATE_TIME:
+            _check_times(header, config, now_ms)
         batches.append((position, header))
         position += size
     if not batches:
         raise InvalidRecord("there is no record batch to append")
     return batches
+
+
+def _check_times(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """A producer whose clock is wrong must not decide when segments end and when records are old."""
+    if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+        raise InvalidTimestamp(
+            f"a record of {header.max_timestamp} ms, which is {header.max_timestamp - now_ms} ms from now; "
+            f"message.timestamp.after.max.ms is {config.message_timestamp_after_max_ms}"
+        )
+    if header.first_timestamp >= 0 and now_ms - header.first_timestamp > config.message_timestamp_before_max_ms:
+        raise InvalidTimestamp(
+            f"a record of {header.first_timestamp} ms, {now_ms - header.first_timestamp} ms ago; "
+            f"message.timestamp.before.max.ms is {config.message_timestamp_before_max_ms}"
+        )
 
 
 def stamp_batches(

@@ -148,9 +148,10 @@ class Log:
 
     def append_as_leader(self, records: memoryview, leader_epoch: int, now_ms: int) -> Appended:
         """Append produced batches, all or none; ``records`` is stamped in place with offsets and epoch."""
-        self._check_usable()
+        if self._failure is not None:
+            self._check_usable()
         config = self.config
-        batches = produced_batches(records, config.max_message_bytes)
+        batches = produced_batches(records, config, now_ms)
         if len(records) > config.segment_bytes:
             raise RecordListTooLarge(f"{len(records)} bytes of records; segment.bytes is {config.segment_bytes}")
         first = batches[0][1]
@@ -159,13 +160,12 @@ class Log:
         if leader_epoch != self._epochs.latest_epoch:
             self.assign_epoch(leader_epoch)
         append_time_ms = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
-        first_offset = self.log_end_offset
-        max_timestamp = self._write(
-            records, stamp_batches(records, batches, first_offset, leader_epoch, append_time_ms)
-        )
+        first_offset = self._segments.active.next_offset
+        places = stamp_batches(records, batches, first_offset, leader_epoch, append_time_ms)
+        max_timestamp = self._write(records, places)
         if first.producer_id >= 0:
             self._producers.note(first, first_offset)
-        return Appended(first_offset, self.log_end_offset - 1, max_timestamp, append_time_ms)
+        return Appended(first_offset, places[-1].next_offset - 1, max_timestamp, append_time_ms)
 
     def append_as_follower(self, records: memoryview) -> int:
         """Append the leader's batches as they are, and give the new log end offset. A cut-off last batch is ignored."""
@@ -227,6 +227,9 @@ class Log:
             raise OffsetOutOfRange(f"offset {offset}; the log has {self._log_start_offset} to {self.log_end_offset}")
         views: list[memoryview] = []
         try:
+            tail = self._segments.read_tail(offset, up_to, max_bytes)
+            if tail is not None:
+                return [tail]
             for segment in self._segments.from_offset(offset):
                 if segment.base_offset >= up_to:
                     break

@@ -32,6 +32,8 @@ class LogConfig:
     max_message_bytes: int = 1024 * 1024 + 12
     index_interval_bytes: int = 4096
     message_timestamp_type: str = CREATE_TIME
+    message_timestamp_before_max_ms: int = INTEGER_MAX
+    message_timestamp_after_max_ms: int = 3600 * 1000
     flush_policy: str = FLUSH_OS
 
     def with_topic_config(self, topic_config: Mapping[str, int | bool | str]) -> "LogConfig":
@@ -71,6 +73,8 @@ TOPIC_CONFIGS: dict[str, tuple[str, Callable[[str], int | bool | str]]] = {
     "flush.policy": _one_of(FLUSH_OS, FLUSH_DURABLE),
     "index.interval.bytes": _integer(0, SEGMENT_BYTES_MAX),
     "max.message.bytes": _integer(HEADER_SIZE, SEGMENT_BYTES_MAX),
+    "message.timestamp.after.max.ms": _integer(0),
+    "message.timestamp.before.max.ms": _integer(0),
     "message.timestamp.type": _one_of(CREATE_TIME, LOG_APPEND_TIME),
     "min.insync.replicas": _integer(1, 2**31 - 1),
     "retention.bytes": _integer(-1),

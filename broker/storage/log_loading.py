@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ottla.broker.storage.epochs import EpochCache
 from ottla.broker.storage.log_config import LogConfig
+from ottla.broker.storage.partition_folder import holds_records
 from ottla.broker.storage.producer_snapshot import load_producers
 from ottla.broker.storage.producers import ProducerStates
 from ottla.broker.storage.recovery import RecoveryReport, recover
@@ -53,7 +54,7 @@ def load_log(
     report = None
     segments: list[Segment] = []
     try:
-        if clean and epochs.entries:
+        if clean and (epochs.entries or not holds_records(folder)):  # records without epochs: a file of the log is missing
             segments = _open_segments(folder, config)
     except CorruptMessage as error:
         logger.warning("log damaged though cleanly closed: folder=%s error=%s", folder, error)

@@ -30,6 +30,9 @@ from ottla.wire.errors import CorruptMessage
 _GLANCE = struct.Struct(">qi11xi8xq")
 _GLANCE_WINDOW = 4096
 _COPY_CHUNK = 1024 * 1024
+_RECENT_MAX = 64
+"""Batches whose places are remembered one by one: readers at the tail ask for exactly these."""
+
 _CLOSED = -1
 
 
@@ -48,6 +51,7 @@ class Segment:
         "base_offset",
         "first_timestamp",
         "next_offset",
+        "recent",
         "sealed",
         "size",
     )
@@ -61,6 +65,8 @@ class Segment:
         self._index_saved = False
         self._sealed_max_timestamp = NO_TIMESTAMP
         self._tail = Place(base_offset, 0)
+        self.recent: dict[int, int] = {}
+        """Where the last batches start, by their base offsets, while the segment is active."""
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.first_timestamp = NO_TIMESTAMP
@@ -142,8 +148,12 @@ class Segment:
         index = self.index
         if not size:
             self.first_timestamp = batches[0].max_timestamp
+        recent = self.recent
         for position, batch_size, base_offset, _, max_timestamp in batches:
             index.add(base_offset, size + position, batch_size, max_timestamp)
+            recent[base_offset] = size + position
+        while len(recent) > _RECENT_MAX:
+            del recent[next(iter(recent))]
         self._tail = Place(base_offset, size + position)
         self.next_offset = batches[-1].next_offset
         self.size = size + len(records)
@@ -159,6 +169,9 @@ class Segment:
         """Where the batch that holds ``offset`` starts; ``size`` if the segment ends before."""
         if offset >= self.next_offset:
             return self.size
+        position = self.recent.get(offset)
+        if position is not None:
+            return position
         # The last batch has an entry of its own, in memory only: the common read is at the tail.
         place = self._tail if offset >= self._tail.offset else self._checked(self.index.place_of_offset(offset))
         for batch in self.walk(place.position):
@@ -218,6 +231,7 @@ class Segment:
         Readers keep the slices that they hold: if there are any, the kept bytes move to a new file.
         """
         position = self.position_of(offset)
+        self.recent.clear()
         index = self.index
         remove_index(self._folder, self.base_offset)
         if self._fd == _CLOSED:
@@ -238,6 +252,7 @@ class Segment:
         self._sealed_max_timestamp = self.index.max_timestamp
         self.sealed = True
         self._index = None
+        self.recent.clear()
 
     def close(self) -> None:
         """Make the indexes of an active segment durable and let go of all files. Slow."""

@@ -54,6 +54,14 @@ class Segments:
         for number in range(self._number(offset), len(self._list)):
             yield self._list[number]
 
+    def read_tail(self, offset: int, up_to: int, max_bytes: int) -> memoryview | None:
+        """The last batches, if a reader that keeps up asks for all of them; None if there is more to think about."""
+        active = self.active
+        start = active.recent.get(offset)
+        if start is None or up_to < active.next_offset or active.size - start > max_bytes:
+            return None
+        return active.read(start, active.size)
+
     def roll_to(self, base_offset: int) -> None:
         """Start a new segment; an empty active one gives way to it."""
         with self._lock:

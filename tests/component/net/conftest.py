@@ -10,7 +10,8 @@ import pytest
 import uvloop
 
 from ottla.net import server as server_module
-from ottla.net.connection import Connection, Handler, Limits, Reply
+from ottla.net.connection import Connection, Handler, Limits
+from ottla.net.reply import Reply
 from ottla.net.server import Server
 from ottla.wire import native
 from ottla.wire.connection import IncomingRequest

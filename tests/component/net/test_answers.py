@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from ottla.net.connection import Connection, Reply
+from ottla.net.connection import Connection
+from ottla.net.reply import Reply
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import InvalidRequest, NotController, RequestTimedOut, UnknownServerError
 from ottla.wire.framing import FRAME_MAX

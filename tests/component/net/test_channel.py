@@ -10,7 +10,8 @@ import pytest
 
 from ottla.net import channel as channel_module
 from ottla.net.channel import Channel, connect
-from ottla.net.connection import Connection, Reply
+from ottla.net.connection import Connection
+from ottla.net.reply import Reply
 from ottla.wire import native
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import (

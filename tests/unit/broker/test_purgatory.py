@@ -1,33 +1,47 @@
 """Operations that wait complete exactly once: when what they wait for happens, when time is over, or when nobody cares."""
 
 import asyncio
-from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from ottla.broker.replication.purgatory import Purgatory
-from ottla.wire.errors import StorageError
+from ottla.broker.replication.purgatory import Purgatory, Waiting
+from ottla.net.reply import Reply, Turn
+from ottla.wire.errors import StorageError, UnknownServerError
+from ottla.wire.messages import Done
+
+DONE = Reply(Done())
+GIVEN_UP = Reply(None, error=StorageError("given up"))
 
 
 class Operation:
     """Something that can be made true, and that counts how it was asked."""
 
     def __init__(self) -> None:
-        self.result: str | None = None
+        self.result: Reply | None = None
         self.attempts = 0
         self.given_up = 0
 
-    def attempt(self) -> str | None:
+    def attempt(self) -> Reply | None:
         self.attempts += 1
         return self.result
 
-    def give_up(self) -> str:
+    def give_up(self) -> Reply:
         self.given_up += 1
-        return "given up"
+        return GIVEN_UP
 
 
-def wait(purgatory: Purgatory[str], operation: Operation, *keys: str, timeout_s: float = 60.0) -> "asyncio.Future[str]":
+@pytest.fixture
+def purgatory() -> Purgatory:
+    return Purgatory(Turn())
+
+
+def wait(purgatory: Purgatory, operation: Operation, *keys: str, timeout_s: float = 60.0) -> Waiting:
     return purgatory.wait(operation.attempt, operation.give_up, keys, timeout_s)
+
+
+def empty(purgatory: Purgatory) -> bool:
+    return purgatory.size == 0 and not purgatory._watched
 
 
 async def turns(count: int = 3) -> None:
@@ -35,145 +49,166 @@ async def turns(count: int = 3) -> None:
         await asyncio.sleep(0)
 
 
-async def test_an_operation_completes_when_its_key_is_touched() -> None:
-    purgatory: Purgatory[str] = Purgatory()
+async def given(waiting: Waiting, timeout_s: float = 5.0) -> Reply:
+    arrived = asyncio.Event()
+    waiting.on_given = arrived.set
+    if waiting.reply is None:
+        async with asyncio.timeout(timeout_s):
+            await arrived.wait()
+    assert waiting.reply is not None
+    return waiting.reply
+
+
+async def test_an_operation_completes_when_its_key_is_touched(purgatory: Purgatory) -> None:
     operation = Operation()
     waiting = wait(purgatory, operation, "p")
+    operation.result = DONE
     await turns()
-    assert not waiting.done()
-    operation.result = "done"
-    await turns()
-    assert not waiting.done(), "nobody told the purgatory yet"
+    assert waiting.reply is None, "nobody told the purgatory yet"
     purgatory.touch("p")
-    assert await waiting == "done"
+    assert waiting.reply is None, "not before the turn is over"
     await turns()
-    assert purgatory.size == 0
-    assert purgatory._watched == {}
+    assert waiting.reply is DONE
+    assert empty(purgatory)
 
 
-async def test_what_happened_between_the_first_try_and_the_watch_is_seen() -> None:
-    purgatory: Purgatory[str] = Purgatory()
+async def test_within_a_turn_operations_are_tried_at_its_end_without_waiting_for_the_loop() -> None:
+    turn = Turn()
+    purgatory = Purgatory(turn)
     operation = Operation()
-    assert operation.attempt() is None  # the handler's own try, which found nothing
-    operation.result = "meanwhile"
-    purgatory.touch("p")  # nobody watches yet: this touch is lost
-    assert await wait(purgatory, operation, "p", timeout_s=5) == "meanwhile"
-    assert operation.given_up == 0
+    waiting = wait(purgatory, operation, "p")
+    operation.result = DONE
+    turn.begin()
+    for _ in range(3):
+        purgatory.touch("p")
+    assert waiting.reply is None
+    turn.end()
+    assert waiting.reply is DONE
+    assert operation.attempts == 1
 
 
-async def test_an_operation_completes_once_however_often_it_is_touched() -> None:
-    purgatory: Purgatory[str] = Purgatory()
+async def test_what_a_completion_touches_is_tried_in_the_same_turn() -> None:
+    turn = Turn()
+    purgatory = Purgatory(turn)
+    first, second = Operation(), Operation()
+    one, two = wait(purgatory, first, "p"), wait(purgatory, second, "q")
+    first.result = second.result = DONE
+    one.on_given = lambda: purgatory.touch("q")
+    turn.begin()
+    purgatory.touch("p")
+    turn.end()
+    assert (one.reply, two.reply) == (DONE, DONE)
+
+
+async def test_an_operation_completes_once_however_often_it_is_touched(purgatory: Purgatory) -> None:
     operation = Operation()
     waiting = wait(purgatory, operation, "p", "q", "r", timeout_s=0.05)
-    completions: list[str] = []
-    waiting.add_done_callback(lambda done: completions.append(done.result()))
-    operation.result = "done"
+    completions: list[Reply | None] = []
+    waiting.on_given = lambda: completions.append(waiting.reply)
+    operation.result = DONE
     for key in ("p", "q", "r", "p"):
         purgatory.touch(key)
     await turns()
-    attempts = operation.attempts
-    assert attempts == 2, "once when it came, once for all touches of a turn together"
+    assert operation.attempts == 1, "once for all touches of a turn together"
     for key in ("p", "q", "r"):
         purgatory.touch(key)
+    waiting.give(GIVEN_UP)
     await asyncio.sleep(0.1)  # past its timeout
-    assert completions == ["done"]
-    assert (operation.attempts, operation.given_up) == (attempts, 0)
-
-
-async def test_many_touches_in_one_turn_cost_one_try() -> None:
-    purgatory: Purgatory[str] = Purgatory()
-    operation = Operation()
-    waiting = wait(purgatory, operation, "p", "q")
-    for _ in range(1000):
-        purgatory.touch("p")
-        purgatory.touch("q")
-    await turns()
-    assert operation.attempts == 2
-    waiting.cancel()
-
-
-async def test_time_over_gives_up_once_and_removes_it() -> None:
-    purgatory: Purgatory[str] = Purgatory()
-    operation = Operation()
-    assert await wait(purgatory, operation, "p", timeout_s=0.01) == "given up"
-    await turns()
-    assert (operation.given_up, purgatory.size, purgatory._watched) == (1, 0, {})
-
-
-async def test_cancelling_removes_it_and_its_timer() -> None:
-    purgatory: Purgatory[str] = Purgatory()
-    operation = Operation()
-    waiting = wait(purgatory, operation, "p", "q", timeout_s=0.02)
-    waiting.cancel()
-    await turns()
-    assert (purgatory.size, purgatory._watched) == (0, {})
-    operation.result = "too late"
-    purgatory.touch("p")
-    await asyncio.sleep(0.05)
+    assert completions == [DONE]
     assert (operation.attempts, operation.given_up) == (1, 0)
 
 
-async def test_a_failing_attempt_fails_its_own_operation_and_no_other() -> None:
-    purgatory: Purgatory[str] = Purgatory()
+async def test_time_over_gives_up_once_and_removes_it(purgatory: Purgatory) -> None:
+    operation = Operation()
+    assert await given(wait(purgatory, operation, "p", timeout_s=0.01)) is GIVEN_UP
+    await turns()
+    assert operation.given_up == 1
+    assert empty(purgatory)
 
-    def fails_later() -> Callable[[], str | None]:
-        calls = iter([None])
 
-        def attempt() -> str | None:
-            try:
-                return next(calls)
-            except StopIteration:
-                raise StorageError("the disk") from None
+async def test_each_gives_up_at_its_own_time_whatever_the_order_they_came_in(purgatory: Purgatory) -> None:
+    order: list[int] = []
+    waiting = {number: wait(purgatory, Operation(), "p", timeout_s=0.03 * number + 0.01) for number in (3, 1, 2, 0)}
+    for number, later in waiting.items():
+        later.on_given = partial(order.append, number)
+    assert await given(wait(purgatory, Operation(), "p", timeout_s=0.2)) is GIVEN_UP
+    assert order == [0, 1, 2, 3]
+    assert empty(purgatory)
 
-        return attempt
 
-    bad = purgatory.wait(fails_later(), lambda: "given up", ["p"], 60)
+async def test_a_deadline_after_many_that_never_came_is_still_kept(purgatory: Purgatory) -> None:
+    for _ in range(100):
+        operation = Operation()
+        wait(purgatory, operation, "p", timeout_s=0.02)
+        operation.result = DONE
+        purgatory.touch("p")
+        await turns()
+    last = Operation()
+    assert await given(wait(purgatory, last, "p", timeout_s=0.05)) is GIVEN_UP
+    assert purgatory._deadlines == []
+
+
+async def test_abandoning_removes_it(purgatory: Purgatory) -> None:
+    operation = Operation()
+    waiting = wait(purgatory, operation, "p", "q", timeout_s=0.02)
+    waiting.abandon()
+    assert empty(purgatory)
+    operation.result = DONE
+    purgatory.touch("p")
+    await asyncio.sleep(0.05)
+    assert (operation.attempts, operation.given_up, waiting.reply) == (0, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"), [(StorageError("the disk"), StorageError), (KeyError(), UnknownServerError)]
+)
+async def test_a_failing_attempt_fails_its_own_operation_and_no_other(
+    purgatory: Purgatory, raised: Exception, told: type[Exception]
+) -> None:
+    def fail() -> Reply | None:
+        raise raised
+
+    bad = purgatory.wait(fail, lambda: GIVEN_UP, ["p"], 60)
     good = Operation()
     waiting = wait(purgatory, good, "p")
-    good.result = "fine"
+    good.result = DONE
     purgatory.touch("p")
-    assert await waiting == "fine"
-    with pytest.raises(StorageError):
-        await bad
-    await turns()
-    assert purgatory.size == 0
+    assert await given(waiting) is DONE
+    assert isinstance((await given(bad)).error, told)
+    assert empty(purgatory)
 
 
-async def test_other_keys_are_not_tried() -> None:
-    purgatory: Purgatory[str] = Purgatory()
+async def test_other_keys_are_not_tried(purgatory: Purgatory) -> None:
     mine, other = Operation(), Operation()
-    first, second = wait(purgatory, mine, "p"), wait(purgatory, other, "q")
+    wait(purgatory, mine, "p")
+    wait(purgatory, other, "q")
     purgatory.touch("p")
     await turns()
-    assert (mine.attempts, other.attempts) == (2, 1)
-    first.cancel()
-    second.cancel()
+    assert (mine.attempts, other.attempts) == (1, 0)
 
 
-async def test_the_same_key_twice_is_watched_once() -> None:
-    purgatory: Purgatory[str] = Purgatory()
+async def test_the_same_key_twice_is_watched_once(purgatory: Purgatory) -> None:
     operation = Operation()
     waiting = wait(purgatory, operation, "p", "p")
-    operation.result = "done"
+    operation.result = DONE
     purgatory.touch("p")
-    assert await waiting == "done"
-    await turns()
-    assert (purgatory.size, purgatory._watched) == (0, {})
+    assert await given(waiting) is DONE
+    assert empty(purgatory)
 
 
-async def test_an_operation_that_waits_again_inside_an_attempt_is_not_lost() -> None:
-    purgatory: Purgatory[str] = Purgatory()
+async def test_an_operation_that_waits_again_inside_an_attempt_is_not_lost(purgatory: Purgatory) -> None:
     inner = Operation()
-    started: list[asyncio.Future[str]] = []
+    started: list[Waiting] = []
 
-    def attempt() -> str | None:
+    def attempt() -> Reply | None:
         if not started:
             started.append(wait(purgatory, inner, "p"))
         return None
 
-    outer = purgatory.wait(attempt, lambda: "outer over", ["p"], 60)
-    inner.result = "inner done"
+    outer = purgatory.wait(attempt, lambda: GIVEN_UP, ["p"], 60)
     purgatory.touch("p")
-    assert await started[0] == "inner done"
-    assert not outer.done()
-    outer.cancel()
+    await turns()
+    inner.result = DONE
+    purgatory.touch("p")
+    assert await given(started[0]) is DONE
+    assert outer.open

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.wire.errors import InvalidTopic, OttlaError
+from ottla.wire.messages import ListenerAddress
 from ottla.zk.znodes import (
     PERSISTENT_PATHS,
     BrokerEpochZnode,
@@ -127,7 +128,22 @@ def test_broker_without_plaintext_listener_is_read_from_its_endpoints() -> None:
     data = b'{"version":5,"host":null,"port":-1,"endpoints":["SSL://[::1]:9093"],"timestamp":"5"}'
     broker = BrokerZnode.decode(1, data)
     assert (broker.host, broker.port) == ("::1", 9093)
-    assert json.loads(broker.encode())["endpoints"] == ["PLAINTEXT://[::1]:9093"]
+    assert json.loads(broker.encode())["endpoints"] == ["SSL://[::1]:9093"]
+
+
+def test_broker_with_two_listeners_has_both_endpoints_and_the_brokers_own_address() -> None:
+    inside, outside = ListenerAddress("INSIDE", "broker0", 9192), ListenerAddress("OUTSIDE", "127.0.0.1", 9092)
+    broker = BrokerZnode(0, "broker0", 9192, listeners=(inside, outside))
+    told = json.loads(broker.encode())
+    assert (told["host"], told["port"]) == ("broker0", 9192)
+    assert told["endpoints"] == ["INSIDE://broker0:9192", "OUTSIDE://127.0.0.1:9092"]
+    assert told["listener_security_protocol_map"] == {"INSIDE": "PLAINTEXT", "OUTSIDE": "PLAINTEXT"}
+    assert BrokerZnode.decode(0, broker.encode()) == broker
+
+
+def test_endpoint_that_is_none_is_refused() -> None:
+    with pytest.raises(MalformedZnode, match="endpoint"):
+        BrokerZnode.decode(0, b'{"version":5,"host":"h","port":1,"endpoints":["INSIDE//h"]}')
 
 
 def test_later_versions_and_unknown_keys_are_read() -> None:

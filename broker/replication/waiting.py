@@ -1,0 +1,40 @@
+"""Who waits for what may happen to a partition."""
+
+from collections.abc import Callable
+
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.purgatory import Purgatory
+from ottla.net.reply import Turn
+
+
+class WaitingRooms:
+    """The purgatories of a broker, and which of them an event concerns: partitions call it (``partition.Watcher``)."""
+
+    def __init__(self) -> None:
+        self.turn = Turn()
+        self.acks = Purgatory(self.turn)
+        """Produce requests, until their records are committed."""
+        self.replica_fetches = Purgatory(self.turn)
+        """Fetches of followers, until there are more records in the log."""
+        self.consumer_fetches = Purgatory(self.turn)
+        """Fetches of clients, until more records are committed."""
+        self.on_grown: Callable[[Partition], None] = lambda partition: None
+        self.on_committed: Callable[[], None] = lambda: None
+
+    def grown(self, partition: Partition) -> None:
+        """Records were appended."""
+        self.replica_fetches.touch(partition.where)
+        self.on_grown(partition)
+
+    def committed(self, partition: Partition) -> None:
+        """The high watermark has moved."""
+        self.acks.touch(partition.where)
+        self.consumer_fetches.touch(partition.where)
+        self.on_committed()
+
+    def changed(self, partition: Partition) -> None:
+        """Its role, its log or its in-sync replicas are not what they were."""
+        self.acks.touch(partition.where)
+        self.replica_fetches.touch(partition.where)
+        self.consumer_fetches.touch(partition.where)
+        self.on_grown(partition)

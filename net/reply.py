@@ -1,0 +1,104 @@
+"""What a handler gives back: an answer, or the promise of one; and the turn at whose end promises are kept."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ottla.wire.batch import Buffer
+from ottla.wire.errors import OttlaError, RequestTimedOut, UnknownServerError
+from ottla.wire.messages import Message
+
+
+class Reply(NamedTuple):
+    """What a handler answers: a message with its attachments, or an error."""
+
+    message: Message | None
+    attachments: Sequence[Buffer] = ()
+    error: OttlaError | None = None
+
+
+class Later:
+    """An answer that is not there yet. Whoever has it calls ``give``; only the first call counts.
+
+    A future would do as well, but it costs a turn of the event loop and a dozen calls more: half of an acks=all.
+    """
+
+    __slots__ = ("abandoned", "on_given", "reply")
+
+    def __init__(self) -> None:
+        self.reply: Reply | None = None
+        self.abandoned = False
+        self.on_given: Callable[[], None] | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether somebody still waits."""
+        return self.reply is None and not self.abandoned
+
+    def give(self, reply: Reply) -> None:
+        if self.reply is None and not self.abandoned:
+            self.reply = reply
+            if self.on_given is not None:
+                self.on_given()
+
+    def abandon(self) -> None:
+        """The peer has gone: nobody wants the answer any more."""
+        self.abandoned = True
+
+
+class LaterFromFuture(Later):
+    """The same for handlers that are coroutines."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: asyncio.Future[Reply]) -> None:
+        super().__init__()
+        self._future = future
+        future.add_done_callback(self._done)
+
+    def abandon(self) -> None:
+        super().abandon()
+        self._future.cancel()
+
+    def _done(self, future: asyncio.Future[Reply]) -> None:
+        if future.cancelled():
+            self.give(Reply(None, error=RequestTimedOut("the broker gave this request up")))
+        elif (error := future.exception()) is not None:
+            self.give(Reply(None, error=error if isinstance(error, OttlaError) else UnknownServerError()))
+        else:
+            self.give(future.result())
+
+
+class Turn:
+    """Work that is put off to the end of the work in hand: however often it is asked for meanwhile, it is done once.
+
+    A connection begins a turn when bytes arrive and ends it when all whole frames among them were handled. What is put
+    off outside of any turn is done in the event loop's next.
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[Callable[[], None], None] = {}
+        self._depth = 0
+        self._scheduled = False
+
+    def put_off(self, work: Callable[[], None]) -> None:
+        self._due[work] = None
+        if not self._depth and not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._run)
+
+    def begin(self) -> None:
+        self._depth += 1
+
+    def end(self) -> None:
+        if self._due and self._depth == 1:
+            while self._due:
+                work = next(iter(self._due))
+                del self._due[work]
+                work()
+        self._depth -= 1
+
+    def _run(self) -> None:
+        self._scheduled = False
+        self.begin()
+        self.end()
