@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ottla.client.blocking import Admin, Consumer, Producer
     from ottla.client.consumer import AsyncConsumer
     from ottla.client.producer import AsyncProducer
-    from ottla.client.records import Record, RecordMetadata
+    from ottla.client.records import Receipt, Record, RecordMetadata
     from ottla.wire.names import TopicPartition
 
 # Loaded on first use: importing the package for one class must not cost the time of all.
@@ -27,6 +27,7 @@ _HOMES = {
     "AsyncProducer": "ottla.client.producer",
     "Consumer": "ottla.client.blocking",
     "Producer": "ottla.client.blocking",
+    "Receipt": "ottla.client.records",
     "Record": "ottla.client.records",
     "RecordMetadata": "ottla.client.records",
     "TopicPartition": "ottla.wire.names",
@@ -39,6 +40,7 @@ __all__ = [
     "AsyncProducer",
     "Consumer",
     "Producer",
+    "Receipt",
     "Record",
     "RecordMetadata",
     "TopicPartition",

@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 
-from ottla.client.records import RecordMetadata
+from ottla.client.records import Receipt, RecordMetadata
 from ottla.wire.batch import HEADER_SIZE, Codec
 from ottla.wire.errors import OttlaError
 from ottla.wire.names import TopicPartition
@@ -31,8 +31,8 @@ class ProducerBatch:
 
     __slots__ = (
         "_halves", "_waiters", "append_time_ms", "attempts", "base_offset", "base_sequence", "deadline", "done", "error",
-        "headers", "keys", "not_before", "number", "opened_at", "producer_epoch", "producer_id", "size", "timestamps", "values",
-        "where",
+        "headers", "keys", "not_before", "number", "opened_at", "producer_epoch", "producer_id", "receipt", "size",
+        "timestamps", "values", "where",
     )  # fmt: skip
 
     def __init__(self, where: TopicPartition, opened_at: float, deadline: float) -> None:
@@ -52,6 +52,7 @@ class ProducerBatch:
         self.error: OttlaError | None = None
         self.base_offset = -1
         self.append_time_ms = -1
+        self.receipt: Receipt | None = None
         self._halves: tuple[ProducerBatch, ProducerBatch] | None = None
         self._waiters: list[Callable[[], object]] = []
 
@@ -85,7 +86,7 @@ class ProducerBatch:
         if self.append_time_ms >= 0:
             timestamp = self.append_time_ms
         offset = self.base_offset + index if self.base_offset >= 0 else -1
-        return RecordMetadata(self.where.topic, self.where.partition, offset, timestamp)
+        return RecordMetadata(self.where.topic, self.where.partition, offset, timestamp, self.receipt)
 
     def finish(self, base_offset: int = -1, append_time_ms: int = -1, error: OttlaError | None = None) -> None:
         """Tell everybody who waits what became of the batch."""

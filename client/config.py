@@ -71,6 +71,9 @@ class ProducerConfig(ClientConfig):
     )
     max_in_flight_requests_per_connection: int = option(5, "how many requests travel to one broker at once")
     compression_type: str | None = option(None, "none, gzip, snappy, lz4 or zstd")
+    receipts: bool = option(
+        False, "have every delivery tell leader, epoch, in-sync replicas and high watermark at the ack"
+    )
     partitioner: str = option("round_robin", "where records without a key go: round_robin or sticky")
     key_serializer: Serializer | None = option(None, "turns a key into bytes")
     value_serializer: Serializer | None = option(None, "turns a value into bytes")

@@ -12,7 +12,7 @@ from ottla.client.inbox import Inbox
 from ottla.client.offsets import ask_offsets
 from ottla.client.subscription import UNKNOWN, Assigned, Subscription
 from ottla.net.retry import backoff
-from ottla.wire.errors import ClientTimeout, OffsetOutOfRange, OttlaError, RemoteProtocolError
+from ottla.wire.errors import ClientTimeout, LeaderNotAvailable, OffsetOutOfRange, OttlaError, RemoteProtocolError
 from ottla.wire.messages import EARLIEST, LATEST
 from ottla.wire.names import NO_LEADER
 from ottla.wire.records import split_batches
@@ -127,6 +127,11 @@ class FetchLoop:
         await self._position([state for state in subscription.assigned.values() if state.fetch_offset == UNKNOWN])
         for topic in missing:
             cluster.raise_if_missing(topic)
+        for where in subscription.assigned:
+            if cluster.leader(where) is None:  # a broker that has just come back may not know of the leader yet
+                self._refresh_wanted = True
+                text = f"{where} has no leader that is known"
+                raise LeaderNotAvailable(text, topic=where.topic, partition=where.partition)
 
     async def _position(self, states: list[Assigned]) -> None:
         """Give those without a position one; what cannot be found does not keep the others from being read."""

@@ -96,6 +96,15 @@ class FetchedBatch:
         )
 
 
+class Receipt(msgspec.Struct, frozen=True, gc=False):
+    """How safe a record was when it was acknowledged. After a retry the record itself may be of an older epoch."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    high_watermark: int
+
+
 class RecordMetadata(msgspec.Struct, frozen=True, gc=False):
     """Where a record was written. ``offset`` is -1 when nobody was asked to acknowledge it (acks=0)."""
 
@@ -103,6 +112,8 @@ class RecordMetadata(msgspec.Struct, frozen=True, gc=False):
     partition: int
     offset: int
     timestamp: int
+    receipt: Receipt | None = None
+    """With ``receipts=True``."""
 
 
 class Written(Protocol):

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from functools import partial
 from typing import cast
 
@@ -16,9 +17,11 @@ from ottla.client.batches import ProducerBatch
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
 from ottla.client.errands_loop import Errands
-from ottla.client.sent_request import SentRequest
+from ottla.client.records import Receipt
+from ottla.client.sent_request import SentRequest, Travelling
 from ottla.client.sequences import Sequences
 from ottla.net.channel import Answer, Channel
+from ottla.net.retry import backoff
 from ottla.wire.errors import (
     ClientClosed,
     ClientTimeout,
@@ -52,6 +55,9 @@ GRACE_S = 1.0
 """The broker itself gives up after request_timeout_ms; so much later we stop waiting for it."""
 
 
+FIRST_LOOK_S = 0.01
+"""How soon to ask again who leads, the first time; a new leader is mostly found within a tenth of a second."""
+
 UNNUMBERED = (OutOfOrderSequenceNumber, InvalidProducerEpoch, UnknownProducerId)
 """The broker does not have the batch and does not take it under its numbers."""
 
@@ -64,6 +70,8 @@ class SendLoop:
         self._cluster = cluster
         self._accumulator = accumulator
         self._loop = asyncio.get_running_loop()
+        self._acks = config.required_acks
+        self._codec = config.codec
         self._linger_s = config.linger_ms / 1000
         self._request_timeout_s = config.request_timeout_ms / 1000 + GRACE_S
         self._woken = False
@@ -72,9 +80,8 @@ class SendLoop:
         self._timer_at = float("inf")
         self._in_flight: Counter[int] = Counter()
         self._errands = Errands(self.wake_here)
-        self._travelling: dict[SentRequest, None] = {}
-        self._looking: asyncio.TimerHandle | None = None
-        self._look_at = float("inf")
+        self._travelling = Travelling(self._loop, self._overdue)
+        self._looks: Iterator[float] | None = None
         self._room: list[asyncio.Future[None]] = []
         self._sequences = Sequences() if config.idempotent else None
         self._closed = False
@@ -120,9 +127,9 @@ class SendLoop:
     def stop(self) -> None:
         """Fail what is still waiting. What travels fails when its connection is closed."""
         self._closed = True
-        for timer in (self._timer, self._looking):
-            if timer is not None:
-                timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._travelling.stop()
         self._errands.stop()
         closed = ClientClosed("the producer was closed before this record was sent")
         for batch in self._accumulator.close(ClientClosed("the producer is closed")):
@@ -193,7 +200,7 @@ class SendLoop:
             if self._sequences is not None:
                 self._sequences.number(batch)
             try:
-                attachments.append(batch.encode(self._config.codec))
+                attachments.append(batch.encode(self._codec))
                 sent.append(batch)
             except OttlaError as error:
                 self._finish(batch, error=error)
@@ -203,7 +210,7 @@ class SendLoop:
         if not sent:
             return
         parts = [ProducePart(b.where.topic, b.where.partition, len(a)) for b, a in zip(sent, attachments, strict=True)]
-        request = ProduceRequest(self._config.required_acks, self._config.request_timeout_ms, parts)
+        request = ProduceRequest(self._acks, self._config.request_timeout_ms, parts, self._config.receipts)
         if channel is None or not channel.usable:
             self._lost(sent, NetworkException(f"broker {leader} is gone"))
         elif request.acks == ACKS_NONE:
@@ -217,31 +224,13 @@ class SendLoop:
         else:
             self._in_flight[leader] += 1
             travelling = SentRequest(leader, channel, sent, time.monotonic(), self._request_timeout_s)
-            self._travelling[travelling] = None
+            self._travelling.add(travelling)
             channel.call(request, partial(self._answered, travelling), attachments)
-            self._watch(travelling)
 
     # --- waiting for answers -----------------------------------------------------------------------------------------
 
-    def _watch(self, sent: SentRequest) -> None:
-        """See to it that somebody looks when the answer is overdue: one timer for all, for nearly none ever is."""
-        if sent.look_at < self._look_at:
-            if self._looking is not None:
-                self._looking.cancel()
-            self._look_at = sent.look_at
-            self._looking = self._loop.call_later(max(sent.look_at - time.monotonic(), 0.001), self._look)
-
-    def _look(self) -> None:
-        """Those that were not answered yet: fail the batches whose delivery time is over, hang up when the request's is."""
-        self._looking, self._look_at = None, float("inf")
-        now = time.monotonic()
-        for sent in list(self._travelling):
-            if sent.look_at <= now:
-                self._waited(sent, now)
-            if sent in self._travelling:
-                self._watch(sent)
-
-    def _waited(self, sent: SentRequest, now: float) -> None:
+    def _overdue(self, sent: SentRequest, now: float) -> None:
+        """No answer yet: fail the batches whose delivery time is over, hang up when the request's is."""
         for batch in sent.batches:
             if not batch.done and batch.deadline <= now:
                 self._finish(batch, error=self._too_late(batch, f"{sent.channel.address} did not answer"))
@@ -250,11 +239,10 @@ class SendLoop:
         else:
             self._cluster.suspect(sent.channel.address)
             self._errands.run("refresh", self._refresh)
-        sent.look_again(now)
 
     def _leave_replaced(self) -> None:
         """Wait no more for brokers that do not lead any longer what they were sent: they may be paused for ever."""
-        for sent in list(self._travelling):
+        for sent in self._travelling.all():
             leaders = {self._cluster.leader(batch.where) for batch in sent.batches if not batch.done}
             if not leaders <= {None, sent.leader}:
                 self._hang_up(sent)
@@ -264,7 +252,7 @@ class SendLoop:
 
     def _answered(self, sent: SentRequest, answer: Answer | OttlaError) -> None:
         self._in_flight[sent.leader] -= 1
-        del self._travelling[sent]
+        self._travelling.remove(sent)
         if isinstance(answer, OttlaError):
             self._lost(sent.batches, answer)
         else:
@@ -281,6 +269,9 @@ class SendLoop:
         if batch.done:  # its delivery time was over before the answer came
             return
         if part.error_code == 0:
+            self._looks = None
+            if self._config.receipts:
+                batch.receipt = Receipt(part.leader, part.leader_epoch, part.isr, part.high_watermark)
             self._finish(batch, part.base_offset, part.append_time_ms)
             return
         where = batch.where
@@ -388,7 +379,8 @@ class SendLoop:
                 self._accumulator.hurry(where)  # a new leader: whatever waited for the old one may go now
         self._leave_replaced()
         self.wake_here()
-        await asyncio.sleep(self._config.retry_backoff_ms / 1000)
+        self._looks = self._looks or backoff(FIRST_LOOK_S, self._config.retry_backoff_ms / 1000)
+        await asyncio.sleep(next(self._looks))
 
     async def _connect(self, leader: int) -> None:
         try:

@@ -81,8 +81,12 @@ class ProducePartResult(Failure):
     append_time_ms: int = -1
     log_start_offset: int = -1
     leader: int = NO_LEADER
-    """Who leads, where the error is that this broker does not."""
+    """Who leads: where the error is that this broker does not, and in a receipt."""
     leader_epoch: int = NO_EPOCH
+    isr: tuple[int, ...] = ()
+    """In a receipt: who was in sync at the acknowledgement,"""
+    high_watermark: int = -1
+    """and up to where was committed."""
 
 
 class ProduceResponse(Message):
@@ -96,6 +100,8 @@ class ProduceRequest(Request):
     acks: int
     timeout_ms: int
     parts: list[ProducePart]
+    receipts: bool = False
+    """Whether the answer shall tell leader, epoch, in-sync replicas and high watermark as they were at the acknowledgement."""
 
 
 # --- Fetch ---------------------------------------------------------------------------------------------------------------

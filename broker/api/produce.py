@@ -62,6 +62,8 @@ class ProduceHandler:
             self._close_on_error(results, connection)
             return None
         response = Reply(ProduceResponse(results))
+        if request.receipts:
+            self._write_receipts(results)
         if not awaited:
             return response
         return self._wait(response, awaited, min(max(request.timeout_ms, 1) / 1000, TIMEOUT_MAX_S))
@@ -95,6 +97,13 @@ class ProduceHandler:
             awaited.append((result, partition, end))
         return result
 
+    def _write_receipts(self, results: list[ProducePartResult]) -> None:
+        """What holds now, for acks that need not wait; the others get theirs when they are acknowledged."""
+        for result in results:
+            partition = self._partitions.get(result.topic, result.partition)
+            if partition is not None and not result.error_code:
+                _write_receipt(result, partition)
+
     def _failed(self, part: ProducePart, error: OttlaError) -> ProducePartResult:
         leader, leader_epoch = self._view.leader_of(part.topic, part.partition)
         error = told(error, part.topic, leader)
@@ -108,6 +117,8 @@ class ProduceHandler:
                 result, partition, end = entry
                 if partition.high_watermark >= end:
                     awaited.remove(entry)
+                    if result.leader_epoch != NO_EPOCH:
+                        _write_receipt(result, partition)
                 elif (error := partition.lost()) is not None:
                     _fail(result, error)
                     awaited.remove(entry)
@@ -125,6 +136,13 @@ class ProduceHandler:
         """Nobody hears an answer with acks=0: hanging up is the only way to tell the producer that something is wrong."""
         if any(result.error_code for result in results):
             connection.close()
+
+
+def _write_receipt(result: ProducePartResult, partition: Partition) -> None:
+    if partition.leading is not None:
+        result.leader, result.leader_epoch = partition.leader, partition.leader_epoch
+        result.isr = partition.leading.isr.members
+        result.high_watermark = partition.high_watermark
 
 
 def _fail(result: ProducePartResult, error: OttlaError) -> None:
