@@ -9,6 +9,7 @@ import threading
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import time_ns
 
 from ottla.client.batches import Headers, ProducerBatch
 from ottla.wire.batch import HEADER_SIZE
@@ -24,7 +25,7 @@ class Accumulator:
 
     def __init__(self, batch_size: int, buffer_memory: int, record_max: int, delivery_timeout_s: float) -> None:
         self._batch_size = batch_size
-        self._buffer_memory = buffer_memory
+        self.buffer_memory = buffer_memory
         self._record_max = record_max
         self._large = min(batch_size // 4, record_max)
         self._delivery_timeout_s = delivery_timeout_s
@@ -39,7 +40,7 @@ class Accumulator:
 
     @property
     def full(self) -> bool:
-        return self.pending_bytes >= self._buffer_memory
+        return self.pending_bytes >= self.buffer_memory
 
     @property
     def empty(self) -> bool:
@@ -73,8 +74,11 @@ class Accumulator:
                 batch = self._open[where] = self._new_batch(where, now)
             index = len(batch.values)
             batch.values.append(value)
-            batch.keys.append(key)  # type: ignore[union-attr]  # an open batch has lists
-            batch.timestamps.append(timestamp_ms)  # type: ignore[union-attr]
+            if batch.keys is not None:
+                batch.keys.append(key)
+            elif key is not None:
+                batch.keys = [*itertools.repeat(None, index), key]
+            batch.timestamps.append(timestamp_ms)  # type: ignore[union-attr]  # an open batch has a list
             if headers:
                 batch.headers[index] = headers
             batch.size += size
@@ -85,7 +89,7 @@ class Accumulator:
         self.on_sealed()
         return batch, index
 
-    def add_plain(self, where: TopicPartition, value: bytes, timestamp_ms: int) -> tuple[ProducerBatch, int] | None:
+    def add_plain(self, where: TopicPartition, value: bytes) -> tuple[ProducerBatch, int] | None:
         """As ``add``, for a value alone that goes into an open batch without filling it; None if it is not so simple.
 
         Nearly every record of a busy producer comes this way: it does nothing that is not needed.
@@ -93,7 +97,7 @@ class Accumulator:
         size = len(value) + RECORD_OVERHEAD
         with self._lock:
             batch = self._open.get(where)
-            if batch is None or size > self._large:
+            if batch is None or size > self._large or batch.keys is not None:
                 return None
             filled = batch.size + size
             if filled >= self._batch_size:
@@ -103,8 +107,7 @@ class Accumulator:
             values = batch.values
             index = len(values)
             values.append(value)
-            batch.keys.append(None)  # type: ignore[union-attr]  # an open batch has lists
-            batch.timestamps.append(timestamp_ms)  # type: ignore[union-attr]
+            batch.timestamps.append(time_ns() // 1_000_000)  # type: ignore[union-attr]  # an open batch has a list
         return batch, index
 
     def add_many(

@@ -44,7 +44,7 @@ class ProducerBatch:
         self.attempts = 0
         self.producer_id = self.producer_epoch = self.base_sequence = -1  # see sequences.py
         self.values: list[bytes | None] = []
-        self.keys: list[bytes | None] | None = []
+        self.keys: list[bytes | None] | None = None  # as long as no record has one
         self.headers: dict[int, Headers] = {}
         self.timestamps: list[int] | int = []
         self.size = HEADER_SIZE

@@ -25,7 +25,7 @@ Piece = tuple[Sequence[int], ProducerBatch]
 class Route:
     """A topic's partitions as the partitioner wants them; made anew when the metadata is new."""
 
-    __slots__ = ("_last_opened", "available", "metadata", "picker", "places")
+    __slots__ = ("_last_opened", "available", "metadata", "only", "picker", "places")
 
     def __init__(self, metadata: TopicMetadata, picker: Picker) -> None:
         self.metadata = metadata
@@ -33,6 +33,8 @@ class Route:
         self.places = [TopicPartition(metadata.name, partition.partition) for partition in metadata.partitions]
         led = [partition.partition for partition in metadata.partitions if partition.leader >= 0]
         self.available = led or [partition.partition for partition in metadata.partitions]
+        self.only = self.places[self.available[0]] if len(self.available) == 1 else None
+        """The partition of every record without a key, if there is no choice."""
         self._last_opened = -1
 
     def batch_opened(self, partition: int) -> None:
@@ -88,23 +90,30 @@ class Outbox:
 
     def add_plain(self, topic: str, value: bytes) -> tuple[ProducerBatch, int] | None:
         """As ``add``, for a value alone; None if something must be looked at first. Short, for it is called most."""
+        route = self._current.get(topic)
+        accumulator = self.accumulator
+        if (
+            route is None
+            or self._version != self._cluster.version
+            or accumulator.pending_bytes >= accumulator.buffer_memory
+        ):
+            self._look_first(topic)
+            return None
+        where = route.only or route.places[route.picker.pick(route.available)]
+        added = accumulator.add_plain(where, value)
+        if added is None:
+            added = accumulator.add(where, None, value, None, time.time_ns() // 1_000_000, time.monotonic())
+            if added[1] == 0:
+                route.batch_opened(where.partition)
+        return added
+
+    def _look_first(self, topic: str) -> None:
+        """See what ``add_plain`` may rely on from the next record on."""
         if self._version != self._cluster.version:
             self._current.clear()
             self._version = self._cluster.version
-        route = self._current.get(topic)
-        accumulator = self.accumulator
-        if route is None or accumulator.full:
-            if self._plain and topic in self._cluster.topics:
-                self._current[topic] = self._route(topic)
-            return None
-        chosen = route.picker.pick(route.available)
-        where, stamp = route.places[chosen], time.time_ns() // 1_000_000
-        added = accumulator.add_plain(where, value, stamp)
-        if added is None:
-            added = accumulator.add(where, None, value, None, stamp, time.monotonic())
-            if added[1] == 0:
-                route.batch_opened(chosen)
-        return added
+        if self._plain and topic in self._cluster.topics:
+            self._current[topic] = self._route(topic)
 
     def add_many(
         self,
