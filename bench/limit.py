@@ -5,7 +5,7 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 CHUNK = 64 * 1024
@@ -46,16 +46,19 @@ def replicated_write_limit(total_bytes: int, folder: Path | None = None) -> floa
 def echo_latency(rounds: int = 5000, size: int = 1024) -> list[float]:
     """Seconds for one small message there and one byte back, between two processes."""
     taken: list[float] = []
+    _timed(lambda listener: _echo(listener, size), lambda sock: _ping(sock, rounds, size, taken), 1)
+    return taken
 
-    def ping(sock: socket.socket) -> None:
-        message = bytes(size)
-        for _ in range(rounds):
-            began = time.perf_counter()
-            sock.sendall(message)
-            sock.recv(1)
-            taken.append(time.perf_counter() - began)
 
-    _timed(lambda listener: _echo(listener, size), ping, 1)
+def replicated_echo_latency(rounds: int = 3000, size: int = 1024) -> list[float]:
+    """As ``echo_latency``, where the second process first sends the message on to two others and hears a byte from both."""
+    followers = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    addresses = [follower.getsockname() for follower in followers]
+    context = multiprocessing.get_context("fork")
+    for follower in followers:
+        context.Process(target=_echo, args=(follower, size), daemon=True).start()
+    taken: list[float] = []
+    _timed(lambda listener: _echo(listener, size, addresses), lambda sock: _ping(sock, rounds, size, taken), 1)
     return taken
 
 
@@ -121,14 +124,29 @@ def _drain(sock: socket.socket) -> None:
         pass
 
 
-def _echo(listener: socket.socket, size: int) -> None:
+def _ping(sock: socket.socket, rounds: int, size: int, taken: list[float]) -> None:
+    message = bytes(size)
+    for _ in range(rounds):
+        began = time.perf_counter()
+        sock.sendall(message)
+        sock.recv(1)
+        taken.append(time.perf_counter() - began)
+
+
+def _echo(listener: socket.socket, size: int, followers: Sequence[tuple[str, int]] = ()) -> None:
     sock, _ = listener.accept()
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    others = [socket.create_connection(address) for address in followers]
+    for each in (sock, *others):
+        each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     while True:
-        got = 0
-        while got < size:
-            piece = sock.recv(size - got)
+        got = b""
+        while len(got) < size:
+            piece = sock.recv(size - len(got))
             if not piece:
                 return
-            got += len(piece)
+            got += piece
+        for other in others:
+            other.sendall(got)
+        for other in others:
+            other.recv(1)
         sock.sendall(b"!")
