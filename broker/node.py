@@ -13,7 +13,7 @@ from ottla.broker.admin.app import AdminServer
 from ottla.broker.api.control import ControlHandlers
 from ottla.broker.api.dispatch import ApiHandler, Dispatch
 from ottla.broker.api.fetch import FetchHandler
-from ottla.broker.api.leadership import LeadershipHandlers, leave_in_order
+from ottla.broker.api.leadership import LeadershipHandlers, ask_for_replacement, leave_in_order
 from ottla.broker.api.metadata import ApiVersionsHandler, MetadataHandler
 from ottla.broker.api.offsets import ListOffsetsHandler
 from ottla.broker.api.produce import ProduceHandler
@@ -27,6 +27,7 @@ from ottla.broker.membership_loop import MembershipLoop
 from ottla.broker.metrics import Metrics
 from ottla.broker.peers import Identity
 from ottla.broker.replication.durable_loop import DurablePartitions
+from ottla.broker.replication.failure_loop import FailureLoop
 from ottla.broker.replication.fetch_loop import Fetchers
 from ottla.broker.replication.isr_loop import IsrLoop
 from ottla.broker.replication.partitions import Partitions
@@ -113,6 +114,9 @@ class Node:
         isr_loop.start()
         self._parts.push_async_callback(isr_loop.stop)
         membership.on_fenced = partitions.step_down_all
+        failures = FailureLoop(lambda failed: ask_for_replacement(membership, view, failed))
+        self._waiting.on_changed = failures.look_at
+        self._parts.push_async_callback(failures.stop)
         handlers = self._handlers(
             membership, partitions, view, isr_loop, InitProducerIdHandler(session, config.broker_id)
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ["bench", "broker", "cli", "client", "local", "net", "wire", "zk"]
+FOLDERS = ["bench", "broker", "chaos", "cli", "client", "local", "net", "wire", "zk"]
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 TASKS = re.compile(r"\b(create_task|ensure_future|run_coroutine_threadsafe)\(")
 

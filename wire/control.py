@@ -92,6 +92,8 @@ class ControlledShutdownRequest(Request):
     response = ControlledShutdownResponse
     broker_id: int
     broker_epoch: int
+    failed: list[PartitionName] | None = None
+    """The broker does not stop, but its disk failed under these: move those away."""
 
 
 class ElectLeadersRequest(Request):

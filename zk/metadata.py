@@ -140,6 +140,17 @@ async def read_partition_state(session: ZkSession, where: TopicPartition) -> Ver
     return await _read_state(session, where.topic, where.partition)
 
 
+async def read_partition_states(
+    session: ZkSession, wanted: Sequence[TopicPartition]
+) -> dict[TopicPartition, VersionedState]:
+    """Those of the wanted states that there are, not older than the moment of the call."""
+    if not wanted:
+        return {}
+    await session.sync("/")
+    read = await asyncio.gather(*(_read_state(session, *where) for where in wanted))
+    return {where: state for where, state in zip(wanted, read, strict=True) if state is not None}
+
+
 async def _read_state(session: ZkSession, name: str, partition: int) -> VersionedState | None:
     try:
         data, stat = await session.get(PartitionStateZnode.path(name, partition))

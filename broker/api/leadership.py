@@ -27,6 +27,9 @@ class LeadershipAuthority(Protocol):
     """The controller, as far as this file needs it."""
 
     async def relieve(self, broker_id: int, broker_epoch: int, *, timeout_s: float) -> list[TopicPartition]: ...
+    async def replace(
+        self, broker_id: int, broker_epoch: int, partitions: list[TopicPartition], *, timeout_s: float
+    ) -> None: ...
     async def elect_preferred(self, partitions: list[TopicPartition] | None, *, timeout_s: float) -> None: ...
 
 
@@ -54,6 +57,10 @@ class LeadershipHandlers:
         controller = self._controller()
 
         async def relieve() -> Reply:
+            if request.failed is not None:
+                failed = [TopicPartition(name.topic, name.partition) for name in request.failed]
+                await controller.replace(request.broker_id, request.broker_epoch, failed, timeout_s=SHUTDOWN_TIMEOUT_S)
+                return Reply(ControlledShutdownResponse([]))
             left = await controller.relieve(request.broker_id, request.broker_epoch, timeout_s=SHUTDOWN_TIMEOUT_S)
             return Reply(ControlledShutdownResponse([PartitionName(*where) for where in left]))
 
@@ -93,16 +100,28 @@ async def leave_in_order(member: Member, view: ClusterView) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _ask_to_be_relieved(member: Member, view: ClusterView) -> list[TopicPartition]:
-    identity = member.identity
-    if member.controller is not None:
-        return await member.controller.relieve(identity.broker_id, identity.broker_epoch, timeout_s=SHUTDOWN_TIMEOUT_S)
+async def ask_for_replacement(member: Member, view: ClusterView, failed: list[TopicPartition]) -> None:
+    """Tell the controller that the disk failed under partitions that this broker leads."""
+    await _ask_to_be_relieved(member, view, failed)
+
+
+async def _ask_to_be_relieved(
+    member: Member, view: ClusterView, failed: list[TopicPartition] | None = None
+) -> list[TopicPartition]:
+    """Of all partitions, or only of those that failed; gives those that are still led."""
+    me, controller = member.identity, member.controller
+    if controller is not None:
+        if failed is None:
+            return await controller.relieve(me.broker_id, me.broker_epoch, timeout_s=SHUTDOWN_TIMEOUT_S)
+        await controller.replace(me.broker_id, me.broker_epoch, failed, timeout_s=SHUTDOWN_TIMEOUT_S)
+        return []
     endpoint = view.endpoint(view.controller)
     if endpoint is None:
         raise NotController("no controller is known")
-    channel = await connect_as_broker(identity, endpoint)
+    channel = await connect_as_broker(me, endpoint)
     try:
-        request = ControlledShutdownRequest(identity.broker_id, identity.broker_epoch)
+        names = [PartitionName(*where) for where in failed] if failed is not None else None
+        request = ControlledShutdownRequest(me.broker_id, me.broker_epoch, names)
         answer = await channel.ask(request, ControlledShutdownResponse, SHUTDOWN_TIMEOUT_S + 1)
         return [TopicPartition(name.topic, name.partition) for name in answer.still_led]
     finally:

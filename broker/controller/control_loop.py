@@ -3,12 +3,12 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ottla.broker.controller.desk import Desk
-from ottla.broker.controller.fence_budget import FenceBudget
+from ottla.broker.controller.fence_guard import FenceGuard, Verdict, Witnesses
 from ottla.broker.controller.link_loop import Link
 from ottla.broker.controller.state import (
     Action,
@@ -20,7 +20,7 @@ from ottla.broker.controller.state import (
     WriteStates,
     WriteTopic,
 )
-from ottla.broker.peers import Identity, Probe
+from ottla.broker.peers import Identity, Probe, probe
 from ottla.wire.control import StopReplicaRequest
 from ottla.wire.errors import (
     NotController,
@@ -57,8 +57,17 @@ class ControllerPolicy:
 class ControlLoop:
     """``run`` returns when the term is over. Topics are created and deleted through it from any task."""
 
-    def __init__(self, session: ZkSession, identity: Identity, term: ControllerTerm, policy: ControllerPolicy) -> None:
+    def __init__(
+        self,
+        session: ZkSession,
+        identity: Identity,
+        term: ControllerTerm,
+        policy: ControllerPolicy,
+        heir_of: int | None = None,
+    ) -> None:
+        """``heir_of`` is the broker that was controller until it died, if that is how this term began."""
         self.session = session
+        self._heir_of = heir_of
         self._identity = identity
         self.term = term
         self._policy = policy
@@ -70,7 +79,7 @@ class ControlLoop:
         self._deletions_watch = ChildrenWatch(session, DeleteTopicZnode.PARENT, self._deletions_changed)
         self._isr_watch = ChildrenWatch(session, isr_notifications.PARENT, self._isr_notified)
         self._petitions: set[asyncio.Future[Any]] = set()
-        self._fences = FenceBudget()
+        self._guard = FenceGuard()
         self._over = False
         self.desk = Desk(self)
 
@@ -80,9 +89,8 @@ class ControlLoop:
         """Be the controller until somebody else is, or the session ends."""
         logger.info("controller term begins epoch=%d", self.term.epoch)
         try:
-            await self._brokers_watch.start()  # watches before reads: what changes while we read is not missed
-            await self._deletions_watch.start()
-            await self._isr_watch.start()
+            # Watches before reads: what changes while we read is not missed.
+            await asyncio.gather(self._brokers_watch.start(), self._deletions_watch.start(), self._isr_watch.start())
             await self._load()
             balance_at = time.monotonic() + self._policy.balance_s
             while not self._over:
@@ -107,12 +115,25 @@ class ControlLoop:
             logger.info("controller term ended epoch=%d", self.term.epoch)
 
     async def _load(self) -> None:
-        await self.session.sync("/")
-        brokers, topics = await asyncio.gather(self._read_brokers(), load_topics(self.session))
+        brokers, topics = await asyncio.gather(self._first_brokers(), load_topics(self.session))
         for name, why in topics.malformed.items():
             logger.error("topic ignored topic=%s error=%s", name, why)
         await self._set_links(brokers)
         await self.act(self.state.loaded(brokers, topics.topics.values(), topics.deleting))
+
+    async def _first_brokers(self) -> dict[int, Broker]:
+        """Who lives when the term begins. A dead predecessor is fenced first, so that its partitions are not given to it."""
+        await self.session.sync("/")
+        brokers = await self._read_brokers()
+        dead = brokers.get(self._heir_of) if self._heir_of is not None else None
+        if dead is None or not (await probe(dead.endpoint, self._identity)).refused:
+            return brokers
+        # Nobody listened after its registration was read, so it is this very life that ended.
+        self._guard.suspected(dead.endpoint.id, time.monotonic())
+        if await self._verdict(dead.endpoint.id, True, brokers) is not Verdict.FENCE:
+            return brokers
+        await self._fence(dead.endpoint.id, dead.epoch)
+        return {i: broker for i, broker in brokers.items() if broker is not dead}
 
     def _put(self, event: Event) -> None:
         self._events.put_nowait(event)
@@ -130,35 +151,44 @@ class ControlLoop:
 
     def _suspected(self, broker_id: int, epoch: int, found: Probe) -> None:
         """A link ended and probing did not find the broker alive: if the evidence is good enough, fence it now."""
+        self._guard.suspected(broker_id, time.monotonic())
 
         async def event() -> None:
             known = self.state.brokers.get(broker_id)
             if known is None or known.epoch != epoch:
                 return
-            if not found.refused:  # the process may live behind a broken network: ask others, and do not do it often
-                if not await self._witnessed_dead(broker_id):
-                    logger.info("a broker is suspect broker=%d epoch=%d", broker_id, epoch)
-                    return
-                if not self._fences.allow(broker_id, time.monotonic()):
-                    logger.warning("a broker vanishes too often to be fenced at once broker=%d", broker_id)
-                    return
-            logger.info("a broker is dead broker=%d epoch=%d refused=%s", broker_id, epoch, found.refused)
-            try:
-                await fence(self.session, self.term, broker_id, epoch)
-            except StaleBrokerEpoch:
-                pass  # it has a new life already; ZooKeeper tells
-            await self._brokers_changed()
+            if await self._verdict(broker_id, found.refused, self.state.brokers) is Verdict.FENCE:
+                await self._fence(broker_id, epoch)
+                await self._brokers_changed()
 
         self._put(event)
 
-    async def _witnessed_dead(self, broker_id: int) -> bool:
-        """Whether every other broker that can be asked has lost it too; at least one must say so."""
+    async def _fence(self, broker_id: int, epoch: int) -> None:
+        logger.info("a broker is dead broker=%d epoch=%d", broker_id, epoch)
+        try:
+            await fence(self.session, self.term, broker_id, epoch)
+        except StaleBrokerEpoch:
+            pass  # it has a new life already; ZooKeeper tells
+
+    async def _verdict(self, broker_id: int, refused: bool, registered: Collection[int]) -> Verdict:
+        witnesses = Witnesses()
+        if self._guard.needs_witnesses(refused=refused, registered=registered, now=time.monotonic()):
+            witnesses = await self._witnesses(broker_id)
+        verdict = self._guard.verdict(
+            broker_id, witnesses, refused=refused, registered=registered, now=time.monotonic()
+        )
+        if verdict is not Verdict.FENCE:
+            logger.info(
+                "a broker is suspect broker=%d refused=%s alive_to=%d dead_to=%d verdict=%s",
+                broker_id, refused, witnesses.alive, witnesses.dead, verdict.value,
+            )  # fmt: skip
+        return verdict
+
+    async def _witnesses(self, broker_id: int) -> Witnesses:
+        """Whether the other brokers, as far as they can be asked, reach it."""
         others = [i for i in self.state.brokers if i not in (broker_id, self._identity.broker_id)]
-        if not others and len(self.state.brokers) == 2:
-            return True  # with two brokers there is no witness; electing is safe all the same
         answers = await asyncio.gather(*(self._ask_witness(i, broker_id) for i in others))
-        heard = [answer for answer in answers if answer is not None]
-        return bool(heard) and not any(heard)
+        return Witnesses(alive=answers.count(True), dead=answers.count(False))
 
     async def _ask_witness(self, witness: int, about: int) -> bool | None:
         link = self._links.get(witness)
@@ -187,7 +217,9 @@ class ControlLoop:
         live = await live_brokers(self.session)
         return {
             i: Broker(
-                BrokerEndpoint(i, found.broker.host, found.broker.port, found.broker.rack),
+                BrokerEndpoint(
+                    i, found.broker.host, found.broker.port, found.broker.rack, list(found.broker.endpoints())
+                ),
                 found.broker.broker_epoch,
                 found.suspect,
             )

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeVar
 
-from ottla.broker.controller.actions import Action, ReadAgain
+from ottla.broker.controller.actions import Action
 from ottla.broker.controller.cluster import Topic
 from ottla.broker.controller.placement import check_assignment, place
 from ottla.broker.controller.state import ControllerState
@@ -21,7 +21,7 @@ from ottla.wire.errors import (
 from ottla.wire.names import PARTITIONS_MAX, TopicPartition, check_topic_name
 from ottla.wire.requests import NewTopic
 from ottla.zk.election import ControllerTerm
-from ottla.zk.metadata import load_topic, set_topic_config
+from ottla.zk.metadata import load_topic, read_partition_states, set_topic_config
 from ottla.zk.session import ZkSession
 from ottla.zk.topics import add_partitions, create_topic, mark_for_deletion
 from ottla.zk.znodes import PartitionStateZnode, TopicZnode, uuid_to_text
@@ -56,22 +56,33 @@ class Desk:
         """Move leadership away from a broker that is about to stop; gives the partitions that it still leads."""
 
         async def leave() -> Told:
-            known = self._state.brokers.get(broker_id)
-            if known is None or known.epoch != broker_epoch:
-                raise StaleBrokerEpoch(f"broker {broker_id} of epoch {broker_epoch} is not live")
+            self._check_epoch(broker_id, broker_epoch)
             told = await self._loop.act(self._state.broker_leaves(broker_id))
             return told + await self._loop.act(self._state.relieved(broker_id))
 
         await self._do(leave, timeout_s, f"broker {broker_id} was not relieved")
         return self._state.led_by(broker_id)
 
+    async def replace(
+        self, broker_id: int, broker_epoch: int, partitions: list[TopicPartition], *, timeout_s: float
+    ) -> None:
+        """Move leadership of partitions away from a broker whose disk failed under them."""
+
+        async def elect() -> Told:
+            self._check_epoch(broker_id, broker_epoch)
+            found = await read_partition_states(self._loop.session, partitions)  # the ISR as its leader last wrote it
+            told = await self._loop.act(self._state.states_read(found))
+            return told + await self._loop.act(self._state.replicas_failed(broker_id, partitions))
+
+        await self._do(elect, timeout_s, f"broker {broker_id} was not replaced")
+
     async def elect_preferred(self, partitions: list[TopicPartition] | None, *, timeout_s: float) -> None:
         """Give leadership back to preferred leaders now."""
 
         async def elect() -> Told:
-            # Leaders may have let replicas in that we have not heard of yet.
-            topics = {where.topic for where in partitions} if partitions is not None else set(self._state.topics)
-            told = await self._loop.act([ReadAgain(name) for name in sorted(topics)])
+            # Leaders may have let replicas in that we have not heard of yet, where somebody else leads.
+            found = await read_partition_states(self._loop.session, self._state.not_preferred(partitions))
+            told = await self._loop.act(self._state.states_read(found))
             return told + await self._loop.act(self._state.preferred_leaders(partitions))
 
         await self._do(elect, timeout_s, "preferred leaders were not elected")
@@ -153,6 +164,11 @@ class Desk:
         await self._do(begin, timeout_s, f"{where} was not moved")
 
     # --- inside --------------------------------------------------------------------------------------------------------
+
+    def _check_epoch(self, broker_id: int, broker_epoch: int) -> None:
+        known = self._state.brokers.get(broker_id)
+        if known is None or known.epoch != broker_epoch:
+            raise StaleBrokerEpoch(f"broker {broker_id} of epoch {broker_epoch} is not live")
 
     async def _do(self, work: Callable[[], Awaitable[Told]], timeout_s: float, otherwise: str) -> None:
         """Do something in turn, and wait until the brokers have heard what follows from it."""

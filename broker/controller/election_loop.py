@@ -36,6 +36,7 @@ class ElectionLoop:
         self._endpoint = endpoint
         self._on_term = on_term
         self._other: OtherController | None = None
+        self._dead: int | None = None
         self._lost = False
         self._changed = asyncio.Event()
         self._watch = NodeWatch(session, ControllerZnode.PATH, lambda data, stat: self._changed.set())
@@ -79,7 +80,7 @@ class ElectionLoop:
             await self._changed.wait()
             return
         self._other = None
-        self.controller = ControlLoop(self._session, self._identity, outcome, self._policy)
+        self.controller = ControlLoop(self._session, self._identity, outcome, self._policy, self._dead)
         self._on_term(True)
         try:
             await self.controller.run()
@@ -93,10 +94,12 @@ class ElectionLoop:
         """Win /controller if it is free, or if its holder is dead for sure."""
         now_ms = int(time.time() * 1000)
         lost, self._lost = self._lost, False
+        self._dead = None
         if lost and self._other is not None:
             endpoint = self._endpoint(self._other.broker_id)
-            if endpoint is not None and (await probe(endpoint)).refused:
+            if endpoint is not None and (await probe(endpoint, self._identity)).refused:
                 logger.info("controller is dead broker=%d epoch=%d", self._other.broker_id, self._other.epoch)
+                self._dead = self._other.broker_id
                 return await take_over(self._session, self._identity.broker_id, now_ms, dead=self._other)
         return await elect(self._session, self._identity.broker_id, now_ms)
 

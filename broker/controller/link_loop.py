@@ -123,7 +123,7 @@ class Link:
                     await self._ping(channel)
             except OttlaError:
                 pass
-            found = await probe(self._to)
+            found = await probe(self._to, self._identity)
             if not found.answered or found.epoch > self._epoch:
                 # Nobody listens, or nobody answers, or a later life of the broker does: this life's fate must be settled.
                 self._on_evidence(self._to.id, self._epoch, found)

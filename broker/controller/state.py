@@ -38,6 +38,7 @@ class ControllerState:
         self._cluster = Cluster()
         self._orders = Orders(controller_id, controller_epoch, self._cluster)
         self._leaving: set[int] = set()
+        self._failed: dict[TopicPartition, set[int]] = {}  # replicas whose disk failed in this life of their broker
         self._distrusted: dict[
             TopicPartition, set[int]
         ] = {}  # replicas that came back without a part of their log [I14]
@@ -74,10 +75,11 @@ class ControllerState:
         if bounced:
             actions += self.brokers_seen({i: broker for i, broker in brokers.items() if i not in bounced})
         joined = brokers.keys() - self.brokers.keys()
-        changed = joined or self.brokers.keys() - brokers.keys()
+        gone = self.brokers.keys() - brokers.keys()
         self._cluster.brokers = dict(brokers)
         self._leaving &= brokers.keys() - joined
-        if not changed:
+        self._mended(joined | gone)
+        if not joined and not gone:
             return actions
         # Before the writes that a bounce led to: what was known until then must not arrive after what was decided.
         actions = self._orders.full_metadata(sorted(joined)) + actions
@@ -96,6 +98,13 @@ class ControllerState:
             return []
         self._leaving.add(broker)
         return self._elections()
+
+    def replicas_failed(self, broker: int, partitions: Iterable[TopicPartition]) -> list[Action]:
+        """The disk under these replicas of a broker failed: they can neither lead nor follow before it is restarted."""
+        affected = self._among(partitions)
+        for where in affected:
+            self._failed.setdefault(where, set()).add(broker)
+        return self._elections(affected)
 
     def led_by(self, broker: int) -> list[TopicPartition]:
         return [
@@ -145,38 +154,52 @@ class ControllerState:
         topic = self.topics.get(loaded.name)
         if topic is None or topic.topic_id != loaded.topic.topic_id:
             return []
-        changed = [
-            TopicPartition(loaded.name, partition)
-            for partition, found in loaded.states.items()
-            if partition not in topic.states or topic.states[partition].version < found.version
-        ]
-        ours = [
-            where for where in changed if self._is_new_epoch(topic, where.partition, loaded.states[where.partition])
-        ]
+        return self.states_read({TopicPartition(loaded.name, partition): s for partition, s in loaded.states.items()})
+
+    def states_read(self, found: Mapping[TopicPartition, VersionedState]) -> list[Action]:
+        """Partitions as they stand in ZooKeeper now."""
+        changed = [where for where, state in found.items() if self._is_newer(where, state)]
+        ours = {where: None for where in changed if self._is_new_epoch(where, found[where])}
         for where in changed:
-            topic.states[where.partition] = loaded.states[where.partition]
-            self._trust_again(where, loaded.states[where.partition].state, elected=False)
+            self.topics[where.topic].states[where.partition] = found[where]
+            self._trust_again(where, found[where].state, elected=False)
         # Only a controller begins a leader epoch: a write of ours took effect though its answer was lost, and the replicas
         # must hear of it.
-        announced = self._orders.announce(ours) if ours else []
-        theirs = [where for where in changed if where not in ours]
-        return announced + self._orders.spread(theirs) + self._elections() + self._finish_moves(loaded.name)
+        actions = self._orders.announce(list(ours)) if ours else []
+        actions += self._orders.spread([where for where in changed if where not in ours])
+        actions += self._elections(found)
+        for name in dict.fromkeys(where.topic for where in found):
+            actions += self._finish_moves(name)
+        return actions
 
-    @staticmethod
-    def _is_new_epoch(topic: Topic, partition: int, found: VersionedState) -> bool:
-        known = topic.states.get(partition)
+    def _is_newer(self, where: TopicPartition, found: VersionedState) -> bool:
+        topic = self.topics.get(where.topic)
+        known = topic.states.get(where.partition) if topic is not None else None
+        return topic is not None and (known is None or known.version < found.version)
+
+    def _is_new_epoch(self, where: TopicPartition, found: VersionedState) -> bool:
+        known = self.topics[where.topic].states.get(where.partition)
         return known is None or known.state.leader_epoch < found.state.leader_epoch
 
-    def preferred_leaders(self, wanted: Collection[TopicPartition] | None = None) -> list[Action]:
+    def not_preferred(self, wanted: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
+        """Those (of all, if none are named) that another replica than the first of their assignment leads, which lives."""
+        found = []
+        for where in self._among(wanted):
+            topic = self.topics[where.topic]
+            preferred = topic.replicas[where.partition][0]
+            if topic.states[where.partition].state.leader != preferred and preferred in self.brokers:
+                found.append(where)
+        return found
+
+    def preferred_leaders(self, wanted: Iterable[TopicPartition] | None = None) -> list[Action]:
         """Give partitions (all, if none are named) back to the first replica of their assignment where it is in sync."""
         changes = []
-        for where in self._cluster.partitions():
+        for where in self.not_preferred(wanted):
             topic = self.topics[where.topic]
             state = topic.states[where.partition].state
             preferred = topic.replicas[where.partition][0]
-            able = preferred in state.isr and preferred in self.brokers and preferred not in self._leaving
-            able = able and preferred not in self._distrusted.get(where, ())
-            if able and state.leader != preferred and (wanted is None or where in wanted):
+            able = preferred in state.isr and preferred not in self._leaving
+            if able and preferred not in self._distrusted.get(where, ()):
                 changes.append(self._change(where, Leadership(preferred, state.isr, state.elr)))
         return [WriteStates(changes)] if changes else []
 
@@ -296,21 +319,39 @@ class ControllerState:
             if affected := suspects & {*state.isr, *state.elr}:
                 self._distrusted.setdefault(where, set()).update(affected)
 
+    def _mended(self, restarted: Iterable[int]) -> None:
+        """A broker that is gone will have recovered its logs when it comes back."""
+        for where in list(self._failed):
+            self._failed[where] -= set(restarted)
+            if not self._failed[where]:
+                del self._failed[where]
+
     def _trust_again(self, where: TopicPartition, state: PartitionStateZnode, *, elected: bool) -> None:
         """Who lost its tail is trusted once it is counted no more, or once it was elected and its log is the truth."""
         left = self._distrusted.pop(where, set()) & {*state.isr, *state.elr}
         if left and not (elected and state.leader in left):
             self._distrusted[where] = left
 
-    def _elections(self, among: Collection[TopicPartition] | None = None) -> list[Action]:
+    def _among(self, wanted: Iterable[TopicPartition] | None) -> list[TopicPartition]:
+        """Those of the wanted partitions, or of all, that have a state and are not being deleted."""
+        if wanted is None:
+            return self._cluster.partitions()
+        return [
+            where
+            for where in dict.fromkeys(wanted)
+            if (topic := self.topics.get(where.topic)) is not None
+            and not topic.deleting
+            and where.partition in topic.states
+        ]
+
+    def _elections(self, among: Iterable[TopicPartition] | None = None) -> list[Action]:
         """New leaders where the old one is gone, where there was none, or where somebody in the ISR cannot be counted on."""
         changes = []
-        able = self.brokers.keys() - self._leaving
-        for where in self._cluster.partitions():
+        staying = self.brokers.keys() - self._leaving
+        for where in self._among(among):
             topic = self.topics[where.topic]
             state = topic.states[where.partition].state
-            if among is not None and where not in among:
-                continue
+            able = staying - self._failed[where] if where in self._failed else staying
             settled = state.leader in able and all(broker in able for broker in state.isr)
             if settled and where not in self._distrusted:
                 continue
@@ -337,8 +378,10 @@ class ControllerState:
             min_insync=topic.min_insync(self._default_min_insync),
             unclean=topic.unclean_election,
         )
-        if decided.leader == NO_LEADER and state.leader in self._leaving and state.leader in state.isr:
-            return Leadership(state.leader, state.isr, state.elr)  # it leaves, but nobody else can lead: it stays
+        asked_to_go = state.leader in self._leaving or state.leader in self._failed.get(where, ())
+        if decided.leader == NO_LEADER and asked_to_go and state.leader in state.isr:
+            # It leaves, or its disk failed, but nobody else can lead: it stays. What it has can still be read.
+            return Leadership(state.leader, state.isr, state.elr)
         return decided
 
     def _change(self, where: TopicPartition, decided: Leadership) -> PartitionStateChange:

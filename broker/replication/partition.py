@@ -138,7 +138,11 @@ class Partition:
             raise NotEnoughReplicas(
                 f"{self.where} has {in_sync} replicas in sync; min.insync.replicas is {self.min_insync}"
             )
-        appended = self.log.append_as_leader(records, self.leader_epoch, now_ms)
+        try:
+            appended = self.log.append_as_leader(records, self.leader_epoch, now_ms)
+        except StorageError:
+            self._watcher.changed(self)
+            raise
         self.appended_bytes += len(records)
         if in_sync == 1:
             self.advance()

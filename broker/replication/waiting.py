@@ -20,6 +20,7 @@ class WaitingRooms:
         """Fetches of clients, until more records are committed."""
         self.on_grown: Callable[[Partition], None] = lambda partition: None
         self.on_committed: Callable[[], None] = lambda: None
+        self.on_changed: Callable[[Partition], None] = lambda partition: None
 
     def grown(self, partition: Partition) -> None:
         """Records were appended."""
@@ -38,3 +39,4 @@ class WaitingRooms:
         self.replica_fetches.touch(partition.where)
         self.consumer_fetches.touch(partition.where)
         self.on_grown(partition)
+        self.on_changed(partition)

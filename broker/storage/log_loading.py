@@ -54,7 +54,9 @@ def load_log(
     report = None
     segments: list[Segment] = []
     try:
-        if clean and (epochs.entries or not holds_records(folder)):  # records without epochs: a file of the log is missing
+        if clean and (
+            epochs.entries or not holds_records(folder)
+        ):  # records without epochs: a file of the log is missing
             segments = _open_segments(folder, config)
     except CorruptMessage as error:
         logger.warning("log damaged though cleanly closed: folder=%s error=%s", folder, error)

@@ -1,10 +1,94 @@
-"""Fixtures of the tests that attack a live broker."""
+"""Fixtures of the tests on live clusters."""
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
 
+from ottla.client import Admin
+from ottla.local import LocalCluster
+from tests.support.client_topics import WAIT_S, MakeTopic, write
+from tests.support.observer import SHORT, Observer, observed
 from tests.support.victim import Victim, running_victim
+
+
+@pytest.fixture
+def name() -> str:
+    """A topic's name that no other test uses."""
+    return f"topic-{uuid.uuid4().hex[:12]}"
+
+
+# --- a cluster that a file stops and starts brokers of -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def running(request: pytest.FixtureRequest) -> Iterator[Observer]:
+    """As many brokers as the test file's BROKERS says."""
+    with LocalCluster(brokers=request.module.BROKERS, broker_config=SHORT) as cluster, observed(cluster) as observer:
+        yield observer
+
+
+@pytest.fixture
+def seen(running: Observer) -> Iterator[Observer]:
+    """The cluster with all its brokers and a controller; whatever a test stops is started again."""
+    running.start_all()
+    running.wait_controller()
+    yield running
+    running.start_all()
+
+
+# --- a cluster that nobody harms -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Three brokers that look after retention all the time; tests that stop one start it again."""
+    with LocalCluster(brokers=3, racks=3, broker_config={"log.retention.check.interval.ms": "100"}) as running:
+        yield running
+
+
+@pytest.fixture
+def admin(cluster: LocalCluster) -> Iterator[Admin]:
+    with Admin(bootstrap_servers=cluster.bootstrap) as opened:
+        yield opened
+
+
+# --- topics on the broker that all share ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bootstrap(cluster1: LocalCluster) -> str:
+    return cluster1.bootstrap
+
+
+@pytest.fixture
+def make_topic(bootstrap: str) -> MakeTopic:
+    """Creates a topic of the test's own."""
+
+    def make(partitions: int = 1, name: str | None = None, **config: str) -> str:
+        name = name or f"client-{uuid.uuid4().hex[:12]}"
+        with Admin(bootstrap_servers=bootstrap) as admin:
+            settings = {key.replace("_", "."): value for key, value in config.items()}
+            admin.create_topic(name, partitions=partitions, config=settings, timeout=WAIT_S)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def make_filled_topic(bootstrap: str, make_topic: MakeTopic) -> MakeTopic:
+    """Creates a topic of the test's own, with ``records`` records 0, 1, 2, ... in each partition, in batches of 10."""
+
+    def make(records: int = 0, partitions: int = 1, name: str | None = None, **config: str) -> str:
+        name = make_topic(partitions, name, **config)
+        for partition in range(partitions):
+            write(bootstrap, name, range(records), partition)
+        return name
+
+    return make
+
+
+# --- a broker under attack -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")

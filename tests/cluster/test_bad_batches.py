@@ -14,6 +14,7 @@ from ottla.wire.compression import compress
 from ottla.wire.errors import (
     CorruptMessage,
     InvalidRecord,
+    InvalidTimestamp,
     MessageTooLarge,
     OttlaError,
     OutOfOrderSequenceNumber,
@@ -43,6 +44,8 @@ from tests.support.victim import Victim
 pytestmark = pytest.mark.cluster
 
 NOW_MS = int(time.time() * 1000)
+SOON_MS = NOW_MS + 3_599_000
+"""Just below what a broker takes from a clock that is ahead of its own."""
 
 
 def honest() -> bytearray:
@@ -51,7 +54,12 @@ def honest() -> bytearray:
 
 def lying(**fields: int) -> bytearray:
     """An honest batch with header fields changed and the CRC made to fit."""
-    batch = honest()
+    return changed(honest(), **fields)
+
+
+def changed(batch: bytearray, **fields: int) -> bytearray:
+    """A batch with header fields changed and the CRC made to fit."""
+    batch = bytearray(batch)
     header = BatchHeader._make(HEADER.unpack_from(batch))._replace(**fields)
     HEADER.pack_into(batch, 0, *header)
     struct.pack_into(">I", batch, CRC_START - 4, crc32c(batch[CRC_START:]))
@@ -172,6 +180,88 @@ def test_a_producer_that_begins_in_its_middle_is_refused(
         assert produce_error(client, batch, "scratch") is error
 
 
+# --- payloads that are not what the header says ---------------------------------------------------------------------------
+
+
+def lies_about_its_payload() -> list[tuple[str, bytearray]]:
+    columns, kafka = honest(), honest_kafka()
+    found = [
+        ("columns said to be Kafka's records", with_magic(columns, MAGIC_KAFKA)),
+        ("Kafka's records said to be columns", with_magic(kafka, MAGIC_COLUMNS)),
+        ("a count of records that the columns do not have", lying(count=2, last_offset_delta=1)),
+        ("a count of records that do not fit", changed(kafka, count=900, last_offset_delta=899)),
+        ("one record said to be all there are", changed(kafka, count=1, last_offset_delta=0)),
+        ("a value that is longer than its column", forged(b"\x96\xc0\xc0\xc0\xc4\x04\x05\0\0\0\xc4\x01x\xc0")),
+        ("lengths without values", forged(b"\x96\xc0\xc0\xc0\xc4\x04\x01\0\0\0\xc0\xc0")),
+        ("timestamps of another number of records", forged(b"\x96\xc4\x05abcde\xc0\xc0\xc0\xc0\xc0")),
+        ("headers of another number of records", forged(b"\x96\xc0\xc0\xc0\xc0\xc0\xc4\x03\x92\x90\x90")),
+        ("columns with something behind them", forged(b"\x96\xc0\xc0\xc0\xc0\xc0\xc0\xc0")),
+        ("no payload at all", forged(b"")),
+        ("a varint without an end", forged(b"\xff" * 30, magic=MAGIC_KAFKA)),
+    ]
+    for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
+        found.append((f"plain columns said to be {codec.name}", changed(columns, attributes=codec)))
+        found.append((f"plain records said to be {codec.name}", changed(kafka, attributes=codec)))
+        for other in (Codec.GZIP, Codec.LZ4, Codec.ZSTD):
+            if other is not codec:
+                packed = encode_batch([b"one"] * 50, timestamps=NOW_MS, codec=codec)
+                found.append((f"{codec.name} said to be {other.name}", changed(packed, attributes=other)))
+        found.append((f"{codec.name} said to be plain", changed(packed, attributes=Codec.NONE)))
+    return found
+
+
+def honest_kafka() -> bytearray:
+    return encode_batch([b"one", b"two", b"three"], timestamps=[NOW_MS, NOW_MS + 1, NOW_MS + 2], magic=MAGIC_KAFKA)
+
+
+def with_magic(batch: bytearray, magic: int) -> bytearray:
+    other = bytearray(batch)
+    other[16] = magic  # outside the CRC
+    return other
+
+
+def forged(payload: bytes, magic: int = MAGIC_COLUMNS) -> bytearray:
+    return build_batch(payload, magic=magic, attributes=0, count=1, first_timestamp=NOW_MS, max_timestamp=NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("why", "batch"), lies_about_its_payload(), ids=lambda value: value if type(value) is str else ""
+)
+def test_a_payload_that_is_not_what_its_header_says_is_refused(unharmed: Victim, why: str, batch: bytearray) -> None:
+    with unharmed.connect() as client:
+        assert produce_error(client, batch) is InvalidRecord, why
+
+
+def test_honest_batches_of_every_kind_are_stored(victim: Victim) -> None:
+    with victim.connect() as client:
+        for magic in (MAGIC_COLUMNS, MAGIC_KAFKA):
+            for codec in Codec:
+                for values in ([b"v"], [b"", None, b"x" * 300], [None], [b"%d" % n for n in range(1000)]):
+                    headers = [[("name", b"value")]] * len(values)
+                    for more in ({}, {"keys": values}, {"headers": headers}):
+                        batch = encode_batch(values, timestamps=NOW_MS, codec=codec, magic=magic, **more)
+                        assert produce_error(client, batch, "scratch") is None, (magic, codec, values[:3], more.keys())
+
+
+# --- times ---------------------------------------------------------------------------------------------------------------
+
+HOUR_MS = 3600 * 1000
+
+
+def test_a_timestamp_of_more_than_an_hour_ahead_is_refused(unharmed: Victim) -> None:
+    now_ms = int(time.time() * 1000)
+    with unharmed.connect() as client:
+        for ahead_ms in (HOUR_MS + 60_000, 365 * 24 * HOUR_MS, 2**62 - now_ms):
+            assert produce_error(client, one_record(b"soon", now_ms + ahead_ms)) is InvalidTimestamp, ahead_ms
+
+
+def test_a_timestamp_within_the_hour_or_long_ago_or_none_is_taken(victim: Victim) -> None:
+    now_ms = int(time.time() * 1000)
+    with victim.connect() as client:
+        for at_ms in (now_ms + HOUR_MS - 60_000, now_ms, 1, 0, -1):
+            assert produce_error(client, one_record(b"then", at_ms), "scratch") is None, at_ms
+
+
 # --- bombs -----------------------------------------------------------------------------------------------------------------
 
 
@@ -204,11 +294,11 @@ def test_a_bomb_is_never_opened_further_than_the_cap(unharmed: Victim, codec: Co
 def test_a_search_by_time_in_a_bomb_is_a_typed_error(victim: Victim) -> None:
     payload = compress(Codec.ZSTD, bytes(512 * 1024 * 1024))
     bomb = build_batch(
-        payload, magic=MAGIC_COLUMNS, attributes=Codec.ZSTD, count=5, first_timestamp=10, max_timestamp=2**62
+        payload, magic=MAGIC_COLUMNS, attributes=Codec.ZSTD, count=5, first_timestamp=10, max_timestamp=SOON_MS
     )
     with victim.unharmed(), victim.connect() as client:
         client.produce("scratch", bomb).raise_if_failed()
-        part = ListOffsetsPart("scratch", 0, 2**61)  # only the bomb claims to reach so far
+        part = ListOffsetsPart("scratch", 0, SOON_MS - 1)  # only the bomb claims to reach so far
         (result,) = client.ask(ListOffsetsRequest([part]), ListOffsetsResponse).parts
         assert result.error_code == MessageTooLarge.code
 
@@ -269,16 +359,16 @@ def test_mutated_requests_append_nothing_malformed(
 
 @FUZZ
 @given(
-    field=st.sampled_from([name for name in BatchHeader._fields if name not in ("magic", "crc", "attributes")]),
+    field=st.sampled_from([name for name in BatchHeader._fields if name != "crc"]),
     number=st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 5) | st.integers(NOW_MS - 9, NOW_MS + 9),
-    attributes=st.integers(-(2**15), 2**15 - 1).map(lambda bits: bits & ~7),
+    attributes=st.integers(-(2**15), 2**15 - 1),
 )
 def test_batches_with_any_header_are_refused_or_decode(
     victim: Victim, field: str, number: int, attributes: int
 ) -> None:
-    # The magic stands outside the CRC and the codec's bits are taken on trust: a broker does not open batches, so only
-    # a reader can find out that a payload is not what they say.
-    width = 15 if field == "producer_epoch" else 31 if field in NARROW else 63
+    width = (
+        7 if field == "magic" else 15 if field in ("producer_epoch", "attributes") else 31 if field in NARROW else 63
+    )
     fields = {field: number % 2**width}
     if number % 2:
         fields["attributes"] = attributes

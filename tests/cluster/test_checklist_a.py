@@ -6,40 +6,19 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ottla.client import Admin
-from ottla.local import LocalCluster
 from ottla.local.broker import child_environment
 from ottla.zk.ensemble import free_ports
 from tests.support.cluster import wait_until
-from tests.support.observer import WAIT_S, Observer, observed
+from tests.support.observer import SHORT, WAIT_S, Observer
 
 pytestmark = pytest.mark.cluster
 
-SHORT = {"zookeeper.session.timeout.ms": "2000", "replica.lag.time.max.ms": "4000"}
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Observer]:
-    with LocalCluster(brokers=4, broker_config=SHORT) as cluster, observed(cluster) as observer:
-        yield observer
-
-
-@pytest.fixture
-def seen(running: Observer) -> Iterator[Observer]:
-    """The cluster with all its brokers; whatever a test stops is started again."""
-    running.start_all()
-    yield running
-    running.start_all()
-
-
-@pytest.fixture
-def name() -> str:
-    return f"a-{uuid.uuid4().hex[:12]}"
+BROKERS = 4
 
 
 def broker_command(folder: Path, **properties: str) -> list[str]:

@@ -1,12 +1,9 @@
 """CHECKLIST.md, section B: the controller. Three brokers that the tests kill and start again."""
 
 import re
-import uuid
-from collections.abc import Iterator
 
 import pytest
 
-from ottla.local import LocalCluster
 from ottla.wire.control import ElectLeadersRequest
 from ottla.wire.errors import NotController
 from ottla.wire.messages import Request
@@ -19,32 +16,12 @@ from ottla.wire.requests import (
     ReassignRequest,
 )
 from tests.support.cluster import wait_until
-from tests.support.observer import WAIT_S, Observer, observed
+from tests.support.observer import WAIT_S, Observer
 from tests.support.raw_client import one_record, patiently
 
 pytestmark = pytest.mark.cluster
 
-SHORT = {"zookeeper.session.timeout.ms": "2000", "replica.lag.time.max.ms": "4000"}
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Observer]:
-    with LocalCluster(brokers=3, broker_config=SHORT) as cluster, observed(cluster) as observer:
-        yield observer
-
-
-@pytest.fixture
-def seen(running: Observer) -> Iterator[Observer]:
-    """The cluster with all its brokers; whatever a test stops is started again."""
-    running.start_all()
-    running.wait_controller()
-    yield running
-    running.start_all()
-
-
-@pytest.fixture
-def name() -> str:
-    return f"b-{uuid.uuid4().hex[:12]}"
+BROKERS = 3
 
 
 def rotations(partitions: int = 6) -> list[list[int]]:

@@ -1,11 +1,9 @@
 """CHECKLIST.md, section C: topics and placement. Three brokers; the racks are in test_checklist_racks.py."""
 
 import uuid
-from collections.abc import Iterator
 
 import pytest
 
-from ottla.local import LocalCluster
 from ottla.wire.errors import (
     InvalidConfig,
     InvalidPartitions,
@@ -14,31 +12,12 @@ from ottla.wire.errors import (
     NotEnoughReplicas,
 )
 from tests.support.cluster import wait_until
-from tests.support.observer import WAIT_S, Observer, observed
+from tests.support.observer import WAIT_S, Observer
 from tests.support.raw_client import one_record, patiently
 
 pytestmark = pytest.mark.cluster
 
-SHORT = {"zookeeper.session.timeout.ms": "2000", "replica.lag.time.max.ms": "4000"}
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Observer]:
-    with LocalCluster(brokers=3, broker_config=SHORT) as cluster, observed(cluster) as observer:
-        yield observer
-
-
-@pytest.fixture
-def seen(running: Observer) -> Iterator[Observer]:
-    """The cluster with all its brokers; whatever a test stops is started again."""
-    running.start_all()
-    yield running
-    running.start_all()
-
-
-@pytest.fixture
-def name() -> str:
-    return f"c-{uuid.uuid4().hex[:12]}"
+BROKERS = 3
 
 
 def folders(seen: Observer, topic: str) -> dict[int, list[int]]:

@@ -1,4 +1,4 @@
-"""CHECKLIST.md, section E: requests. What has no test in test_broker.py, test_client_producer.py or test_client_faults.py."""
+"""CHECKLIST.md, section E: requests. What has no test in test_broker*.py or test_client_*.py."""
 
 import uuid
 from collections.abc import Iterator

@@ -8,12 +8,11 @@ import pytest
 from ottla.local import LocalCluster
 from ottla.wire.errors import NotEnoughReplicas
 from tests.support.cluster import wait_until
-from tests.support.observer import WAIT_S, Observer, observed
+from tests.support.observer import SHORT, WAIT_S, Observer, observed
 from tests.support.raw_client import one_record
 
 pytestmark = pytest.mark.cluster
 
-SHORT = {"zookeeper.session.timeout.ms": "2000", "replica.lag.time.max.ms": "4000"}
 TOPIC = "picture"
 STRICT = "strict"
 VALUES = [b"%d" % n for n in range(2000)]

@@ -9,73 +9,26 @@ from itertools import islice
 
 import pytest
 
-from ottla.client import Admin, AsyncAdmin, AsyncConsumer, Consumer, Producer, Record, TopicPartition
+from ottla.client import AsyncAdmin, AsyncConsumer, Consumer, Producer, TopicPartition
 from ottla.local import LocalCluster
 from ottla.wire.errors import (
     ClientClosed,
     ConfigError,
-    InvalidTopic,
-    OffsetOutOfRange,
     UnknownTopicOrPartition,
 )
+from tests.support.client_topics import WAIT_S, MakeTopic, offsets, take, write
 from tests.support.cluster import wait_until
 
 pytestmark = pytest.mark.cluster
 
-WAIT_S = 30.0
 BRIEF_S = 0.3
 """How long a test waits for what must not come."""
-
-MakeTopic = Callable[..., str]
-
-
-@pytest.fixture
-def bootstrap(cluster1: LocalCluster) -> str:
-    return cluster1.bootstrap
-
-
-@pytest.fixture
-def make_topic(bootstrap: str) -> MakeTopic:
-    """Creates a topic of the test's own, with ``records`` records 0, 1, 2, ... in each partition, in batches of 10."""
-
-    def make(records: int = 0, partitions: int = 1, name: str | None = None, **config: str) -> str:
-        name = name or f"consumer-{uuid.uuid4().hex[:12]}"
-        with Admin(bootstrap_servers=bootstrap) as admin:
-            settings = {key.replace("_", "."): value for key, value in config.items()}
-            admin.create_topic(name, partitions=partitions, config=settings, timeout=WAIT_S)
-        for partition in range(partitions):
-            write(bootstrap, name, range(records), partition)
-        return name
-
-    return make
-
-
-def write(bootstrap: str, topic: str, numbers: range, partition: int = 0) -> None:
-    with Producer(bootstrap_servers=bootstrap) as producer:
-        for start in numbers[::10]:
-            some = range(start, min(start + 10, numbers.stop))
-            producer.send_many(topic, [b"%d" % n for n in some], partition=partition).result(timeout=WAIT_S)
-
-
-def take(consumer: Consumer, count: int) -> list[Record]:
-    """Exactly ``count`` records, by as many polls as it takes."""
-    found: list[Record] = []
-    while len(found) < count:
-        records = consumer.poll(timeout=WAIT_S, max_records=count - len(found))
-        assert records, f"{len(found)} of {count} records came"
-        found += records
-    return found
-
-
-def offsets(records: list[Record]) -> list[int]:
-    return [record.offset for record in records]
-
 
 # --- reading ---
 
 
-def test_s82_one_consumer_reads_many_partitions_each_in_order(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(records=50, partitions=5)
+def test_s82_one_consumer_reads_many_partitions_each_in_order(bootstrap: str, make_filled_topic: MakeTopic) -> None:
+    topic = make_filled_topic(records=50, partitions=5)
     with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         records = take(consumer, 250)
         assert consumer.assignment() == {TopicPartition(topic, partition) for partition in range(5)}
@@ -83,8 +36,10 @@ def test_s82_one_consumer_reads_many_partitions_each_in_order(bootstrap: str, ma
         assert [(r.offset, r.value) for r in records if r.partition == partition] == [(n, b"%d" % n) for n in range(50)]
 
 
-def test_s84_position_is_the_offset_of_the_record_that_is_read_next(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(records=20)
+def test_s84_position_is_the_offset_of_the_record_that_is_read_next(
+    bootstrap: str, make_filled_topic: MakeTopic
+) -> None:
+    topic = make_filled_topic(records=20)
     with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         assert consumer.position(topic, 0, timeout=WAIT_S) == 0
         take(consumer, 7)
@@ -98,8 +53,8 @@ def test_s84_position_is_the_offset_of_the_record_that_is_read_next(bootstrap: s
             consumer.position(topic, 5)
 
 
-def test_s86_consumer_rewinds_and_reads_again(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(records=30)
+def test_s86_consumer_rewinds_and_reads_again(bootstrap: str, make_filled_topic: MakeTopic) -> None:
+    topic = make_filled_topic(records=30)
     with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         assert offsets(take(consumer, 30)) == list(range(30))
         consumer.seek(topic, 0, 13)
@@ -112,8 +67,10 @@ def test_s86_consumer_rewinds_and_reads_again(bootstrap: str, make_topic: MakeTo
         assert offsets(take(consumer, 1)) == [30]
 
 
-def test_s86_seek_amid_what_was_fetched_ahead_gives_nothing_of_before(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(records=200)
+def test_s86_seek_amid_what_was_fetched_ahead_gives_nothing_of_before(
+    bootstrap: str, make_filled_topic: MakeTopic
+) -> None:
+    topic = make_filled_topic(records=200)
     with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         for target in (100, 3, 150, 0, 198, 42):
             take(consumer, 1)
@@ -128,9 +85,9 @@ def test_s86_seek_amid_what_was_fetched_ahead_gives_nothing_of_before(bootstrap:
 
 
 def test_s87_nothing_is_pushed_beyond_the_fetch_buffer(
-    bootstrap: str, make_topic: MakeTopic, cluster1: LocalCluster
+    bootstrap: str, make_filled_topic: MakeTopic, cluster1: LocalCluster
 ) -> None:
-    topic = make_topic()
+    topic = make_filled_topic()
     value = b"x" * 10_000
     with Producer(bootstrap_servers=bootstrap, batch_size=20_000) as producer:
         producer.send_many(topic, [value] * 1000).result(timeout=WAIT_S)
@@ -146,8 +103,8 @@ def test_s87_nothing_is_pushed_beyond_the_fetch_buffer(
         assert len(first + take(consumer, 999)) == 1000
 
 
-def test_records_before_a_mid_batch_start_are_not_given(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(records=20)
+def test_records_before_a_mid_batch_start_are_not_given(bootstrap: str, make_filled_topic: MakeTopic) -> None:
+    topic = make_filled_topic(records=20)
     with Consumer(bootstrap_servers=bootstrap) as consumer:
         consumer.seek(topic, 0, 7)  # before it is assigned
         consumer.assign([(topic, 0)])
@@ -159,8 +116,8 @@ def test_records_before_a_mid_batch_start_are_not_given(bootstrap: str, make_top
     assert batches[0].to_arrow().column("offset").to_pylist() == [15, 16, 17, 18, 19]
 
 
-def test_polls_and_batches_can_be_mixed(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(records=40)
+def test_polls_and_batches_can_be_mixed(bootstrap: str, make_filled_topic: MakeTopic) -> None:
+    topic = make_filled_topic(records=40)
     with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         seen = offsets(take(consumer, 3))
         while len(seen) < 40:
@@ -170,15 +127,17 @@ def test_polls_and_batches_can_be_mixed(bootstrap: str, make_topic: MakeTopic) -
     assert seen == list(range(40))
 
 
-def test_iterating_ends_when_nothing_came_for_consumer_timeout(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(records=25)
+def test_iterating_ends_when_nothing_came_for_consumer_timeout(bootstrap: str, make_filled_topic: MakeTopic) -> None:
+    topic = make_filled_topic(records=25)
     options = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 1000}
     with Consumer(topic, bootstrap_servers=bootstrap, **options) as consumer:
         assert offsets(list(consumer)) == list(range(25))
 
 
-def test_poll_waits_for_records_and_gives_an_empty_list_when_none_come(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic()
+def test_poll_waits_for_records_and_gives_an_empty_list_when_none_come(
+    bootstrap: str, make_filled_topic: MakeTopic
+) -> None:
+    topic = make_filled_topic()
     with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         begun = time.monotonic()
         assert consumer.poll(timeout=BRIEF_S) == []
@@ -192,16 +151,18 @@ def test_poll_waits_for_records_and_gives_an_empty_list_when_none_come(bootstrap
             consumer.poll(max_records=0)
 
 
-def test_max_poll_records_bounds_a_poll(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(records=30)
+def test_max_poll_records_bounds_a_poll(bootstrap: str, make_filled_topic: MakeTopic) -> None:
+    topic = make_filled_topic(records=30)
     options = {"auto_offset_reset": "earliest", "max_poll_records": 7}
     with Consumer(topic, bootstrap_servers=bootstrap, **options) as consumer:
         assert len(consumer.poll(timeout=WAIT_S)) == 7
         assert len(consumer.poll(timeout=WAIT_S, max_records=2)) == 2
 
 
-def test_pause_gives_nothing_of_a_partition_and_resume_loses_nothing(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(records=20, partitions=2)
+def test_pause_gives_nothing_of_a_partition_and_resume_loses_nothing(
+    bootstrap: str, make_filled_topic: MakeTopic
+) -> None:
+    topic = make_filled_topic(records=20, partitions=2)
     with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         take(consumer, 5)
         consumer.pause((topic, 0))
@@ -213,8 +174,10 @@ def test_pause_gives_nothing_of_a_partition_and_resume_loses_nothing(bootstrap: 
         assert offsets(take(consumer, 20 - before)) == list(range(before, 20))
 
 
-def test_deserializers_are_used_and_a_record_they_refuse_can_be_skipped(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(records=5)
+def test_deserializers_are_used_and_a_record_they_refuse_can_be_skipped(
+    bootstrap: str, make_filled_topic: MakeTopic
+) -> None:
+    topic = make_filled_topic(records=5)
     with Producer(bootstrap_servers=bootstrap) as producer:
         producer.send_many(topic, [b"5", b"bad", b"7"]).result(timeout=WAIT_S)
     options = {"auto_offset_reset": "earliest", "value_deserializer": int}
@@ -228,165 +191,11 @@ def test_deserializers_are_used_and_a_record_they_refuse_can_be_skipped(bootstra
         assert [record.value for record in take(consumer, 1)] == [7]
 
 
-# --- where to begin ---
-
-
-def test_latest_reads_what_comes_and_earliest_what_there_is(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(records=10)
-    with (
-        Consumer(topic, bootstrap_servers=bootstrap) as latest,
-        Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as earliest,
-    ):
-        assert latest.position(topic, 0, timeout=WAIT_S) == 10
-        write(bootstrap, topic, range(10, 12))
-        assert offsets(take(latest, 2)) == [10, 11]
-        assert offsets(take(earliest, 12)) == list(range(12))
-
-
-def test_none_asks_for_a_position_and_goes_on_once_it_has_one(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(records=10)
-    with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="none") as consumer:
-        for _ in range(2):
-            with pytest.raises(OffsetOutOfRange, match="auto_offset_reset is 'none'"):
-                consumer.poll(timeout=WAIT_S)
-        with pytest.raises(OffsetOutOfRange):
-            consumer.position(topic, 0)
-        consumer.seek(topic, 0, 4)
-        assert offsets(take(consumer, 6)) == [4, 5, 6, 7, 8, 9]
-        consumer.seek(topic, 0, 1000)
-        with pytest.raises(OffsetOutOfRange, match="offset 1000"):
-            consumer.poll(timeout=WAIT_S)
-        consumer.seek_to_beginning()
-        assert offsets(take(consumer, 1)) == [0]
-
-
-@pytest.mark.parametrize(("reset", "first"), [("earliest", 0), ("latest", 10)])
-def test_offset_out_of_range_begins_anew_where_the_config_says(
-    bootstrap: str, make_topic: MakeTopic, reset: str, first: int
-) -> None:
-    topic = make_topic(records=10)
-    with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset=reset) as consumer:
-        consumer.seek(topic, 0, 1000)
-        wait_until(lambda: consumer.poll(timeout=0.05) != [] or consumer.position(topic, 0) == 10)
-        if reset == "latest":
-            write(bootstrap, topic, range(10, 11))
-            assert offsets(take(consumer, 1)) == [first]
-        consumer.seek(topic, 0, first)
-        assert offsets(take(consumer, 1)) == [first]
-
-
-def test_offsets_are_looked_up_by_end_and_by_time(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(partitions=2)
-    with Producer(bootstrap_servers=bootstrap) as producer:
-        for n in range(10):
-            producer.send(topic, b"v", partition=0, timestamp_ms=1000 + n * 100).result(timeout=WAIT_S)
-    with Consumer(topic, bootstrap_servers=bootstrap) as consumer:
-        both = [(topic, 0), (topic, 1)]
-        assert consumer.beginning_offsets(both) == {(topic, 0): 0, (topic, 1): 0}
-        assert consumer.end_offsets(both) == {(topic, 0): 10, (topic, 1): 0}
-        times = {(topic, 0): 1450, (topic, 1): 0}
-        assert consumer.offsets_for_times(times) == {(topic, 0): (5, 1500), (topic, 1): None}
-        assert consumer.offsets_for_times({(topic, 0): 1901}) == {(topic, 0): None}
-        with pytest.raises(UnknownTopicOrPartition, match=f"no partition {topic}-7"):
-            consumer.end_offsets([(topic, 7)], timeout=0.2)
-    with Admin(bootstrap_servers=bootstrap) as admin:
-        assert admin.earliest_offsets(topic) == {(topic, 0): 0, (topic, 1): 0}
-        assert admin.latest_offsets(topic) == {(topic, 0): 10, (topic, 1): 0}
-
-
-def test_lookups_do_not_wait_behind_a_fetch(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(records=10)
-    with Consumer(topic, bootstrap_servers=bootstrap, fetch_max_wait_ms=60_000) as consumer:
-        consumer.poll(timeout=BRIEF_S)  # a fetch waits at the end of the log from now on
-        assert consumer.end_offsets([(topic, 0)], timeout=20) == {(topic, 0): 10}
-
-
-# --- topics ---
-
-
-def test_several_topics_are_read_at_once_and_subscribe_changes_them(bootstrap: str, make_topic: MakeTopic) -> None:
-    first, second = make_topic(records=10), make_topic(records=10)
-    with Consumer(first, second, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        assert {record.topic for record in take(consumer, 20)} == {first, second}
-        third = make_topic(records=10)
-        consumer.subscribe([second, third])
-        assert {record.topic for record in take(consumer, 10)} == {third}
-        assert {where.topic for where in consumer.assignment()} == {second, third}
-        with pytest.raises(InvalidTopic):
-            consumer.subscribe(["no spaces"])
-
-
-def test_topic_that_appears_later_is_read_from_its_beginning(bootstrap: str, make_topic: MakeTopic) -> None:
-    here, later = make_topic(), f"later-{uuid.uuid4().hex[:8]}"
-    with Consumer(here, later, bootstrap_servers=bootstrap) as consumer:
-        assert consumer.position(here, 0, timeout=WAIT_S) == 0
-        write(bootstrap, here, range(5))
-        assert offsets(take(consumer, 5)) == [0, 1, 2, 3, 4]  # the missing one holds up nothing
-        make_topic(records=5, name=later)
-        assert [(record.topic, record.offset) for record in take(consumer, 5)] == [(later, n) for n in range(5)]
-
-
-def test_topic_deleted_and_created_anew_is_read_from_its_beginning(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(records=30)
-    with Consumer(topic, bootstrap_servers=bootstrap, metadata_max_age_ms=500) as consumer:
-        assert consumer.position(topic, 0, timeout=WAIT_S) == 30
-        with Admin(bootstrap_servers=bootstrap) as admin:
-            admin.delete_topic(topic)
-        make_topic(records=10, name=topic)
-        assert offsets(take(consumer, 10)) == list(range(10))
-
-
-def test_unknown_topic_is_named_by_poll_and_found_when_it_is_made(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = f"unknown-{uuid.uuid4().hex[:8]}"
-    with Consumer(topic, bootstrap_servers=bootstrap) as consumer:
-        with pytest.raises(UnknownTopicOrPartition, match=topic) as caught:
-            consumer.poll(timeout=BRIEF_S)
-        assert bootstrap in str(caught.value)
-        make_topic(records=3, name=topic)
-        assert offsets(take(consumer, 3)) == [0, 1, 2]
-    with pytest.raises(InvalidTopic):
-        Consumer("no spaces", bootstrap_servers=bootstrap)
-    with Consumer(bootstrap_servers=bootstrap) as consumer, pytest.raises(ConfigError, match="nothing to read"):
-        consumer.poll()
-
-
-def test_unknown_partition_is_named_and_does_not_hold_up_the_others(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(records=5)
-    with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([(topic, 9)])
-        with pytest.raises(UnknownTopicOrPartition, match=f"no partition {topic}-9"):
-            consumer.poll(timeout=BRIEF_S)
-        consumer.assign([(topic, 9), (topic, 0)])
-        assert len(take(consumer, 5)) == 5
-
-
-def test_records_lost_to_retention_are_skipped_and_the_rest_is_read(cluster1: LocalCluster, bootstrap: str) -> None:
-    topic = f"retention-{uuid.uuid4().hex[:8]}"
-    with LocalCluster(brokers=1, broker_config={"log.retention.check.interval.ms": "100"}) as cluster:
-        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
-            admin.create_topic(topic, config={"segment.bytes": "2000", "retention.bytes": "4000"})
-            with Producer(bootstrap_servers=cluster.bootstrap) as producer:
-                for n in range(100):
-                    producer.send(topic, b"%03d" % n + b"x" * 300).result(timeout=WAIT_S)
-            wait_until(lambda: admin.earliest_offsets(topic)[TopicPartition(topic, 0)] > 50)
-            first = admin.earliest_offsets(topic)[TopicPartition(topic, 0)]
-        with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
-            consumer.seek(topic, 0, 0)
-            consumer.assign([(topic, 0)])
-            assert offsets(take(consumer, 100 - first)) == list(range(first, 100))
-        with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="none") as consumer:
-            consumer.seek(topic, 0, 0)
-            consumer.assign([(topic, 0)])
-            with pytest.raises(OffsetOutOfRange) as caught:
-                consumer.poll(timeout=WAIT_S)
-            assert (caught.value.topic, caught.value.partition) == (topic, 0)
-
-
 # --- the end ---
 
 
-def test_close_ends_a_loop_and_a_poll_of_another_thread(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(records=3)
+def test_close_ends_a_loop_and_a_poll_of_another_thread(bootstrap: str, make_filled_topic: MakeTopic) -> None:
+    topic = make_filled_topic(records=3)
     ended: list[object] = []
     for read in (list, lambda consumer: consumer.poll(timeout=60), lambda consumer: consumer.poll(timeout=60)):
         consumer = Consumer(topic, bootstrap_servers=bootstrap)
@@ -410,8 +219,8 @@ def test_close_ends_a_loop_and_a_poll_of_another_thread(bootstrap: str, make_top
     assert all(isinstance(each, ClientClosed) for each in ended[1:])
 
 
-def test_consumer_that_is_closed_at_once_closes_at_once(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(records=3)
+def test_consumer_that_is_closed_at_once_closes_at_once(bootstrap: str, make_filled_topic: MakeTopic) -> None:
+    topic = make_filled_topic(records=3)
     begun = time.monotonic()
     for _ in range(30):
         with Consumer(bootstrap_servers=bootstrap) as consumer:
@@ -423,8 +232,8 @@ def test_consumer_that_is_closed_at_once_closes_at_once(bootstrap: str, make_top
 # --- asyncio ---
 
 
-async def test_async_consumer_reads_seeks_and_iterates(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = await asyncio.to_thread(make_topic, 30)
+async def test_async_consumer_reads_seeks_and_iterates(bootstrap: str, make_filled_topic: MakeTopic) -> None:
+    topic = await asyncio.to_thread(make_filled_topic, 30)
     options = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 1000}
     async with AsyncConsumer(topic, bootstrap_servers=bootstrap, **options) as consumer:
         assert offsets(await consumer.poll(timeout=WAIT_S, max_records=3)) == [0, 1, 2]
@@ -445,8 +254,8 @@ async def test_async_consumer_reads_seeks_and_iterates(bootstrap: str, make_topi
         await consumer.poll()
 
 
-async def test_async_poll_that_is_cancelled_loses_no_records(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = await asyncio.to_thread(make_topic)
+async def test_async_poll_that_is_cancelled_loses_no_records(bootstrap: str, make_filled_topic: MakeTopic) -> None:
+    topic = await asyncio.to_thread(make_filled_topic)
     async with AsyncConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         assert await consumer.position(topic, 0, timeout=WAIT_S) == 0
         for round_ in range(5):

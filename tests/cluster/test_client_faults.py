@@ -1,18 +1,15 @@
 """Clients whose broker dies, sleeps, moves or was never there; and processes that end or fork with clients in them."""
 
 import asyncio
-import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from ottla.client import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, Record, TopicPartition
+from ottla.client import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, Record
 from ottla.local import LocalCluster
 from ottla.wire.errors import ClientTimeout, OttlaError
 from tests.support.cluster import wait_until
@@ -302,104 +299,3 @@ def test_sleeping_broker_does_not_slow_what_others_answer(cluster3: LocalCluster
         finally:
             cluster3.resume(1)
             cluster3.wait_ready(WAIT_S)
-
-
-# --- the process ends, or forks ---
-
-FORGETFUL = """
-import sys
-from ottla.client import Admin, Consumer, Producer
-bootstrap, topic = sys.argv[1:]
-admin = Admin(bootstrap_servers=bootstrap)
-admin.create_topic(topic)
-consumer = Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest")
-producer = Producer(bootstrap_servers=bootstrap, linger_ms=60_000)
-for n in range(1000):
-    producer.send(topic, b"%d" % n)
-"""
-
-AWAITING = """
-import asyncio, sys
-from ottla.client import AsyncConsumer, AsyncProducer
-async def main():
-    producer = AsyncProducer(bootstrap_servers=sys.argv[1])
-    consumer = AsyncConsumer(sys.argv[2], bootstrap_servers=sys.argv[1])
-    sent = await producer.send(sys.argv[2], b"v")
-    asyncio.ensure_future(consumer.poll(timeout=60))
-    await sent
-asyncio.run(main())
-"""
-
-
-def run_script(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-X", "dev", "-W", "ignore::ResourceWarning", "-c", script, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
-
-
-def test_process_that_forgets_to_close_delivers_its_records_and_ends_in_silence(cluster: LocalCluster) -> None:
-    topic = f"forgetful-{uuid.uuid4().hex[:8]}"
-    ended = run_script(FORGETFUL, cluster.bootstrap, topic)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
-        assert admin.latest_offsets(topic) == {TopicPartition(topic, 0): 1000}
-
-
-def test_event_loop_that_ends_with_open_clients_ends_in_silence(cluster: LocalCluster) -> None:
-    ended = run_script(AWAITING, cluster.bootstrap, make_topic(cluster))
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-
-
-def in_child(work: Callable[[], None]) -> int:
-    """Fork, do something in the child, and give the child's exit code; a child that hangs is killed."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException as error:
-            print(f"in the child: {error!r}", file=sys.stderr)
-            os._exit(1)
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > deadline:
-            os.kill(child, 9)
-            os.waitpid(child, 0)
-            raise AssertionError("the child hangs")
-        time.sleep(0.02)
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_forked_child_is_told_that_its_parents_clients_are_not_its_own(cluster: LocalCluster) -> None:
-    topic = make_topic(cluster)
-    with (
-        Producer(bootstrap_servers=cluster.bootstrap, linger_ms=60_000) as producer,
-        Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer,
-        Admin(bootstrap_servers=cluster.bootstrap) as admin,
-    ):
-        parents = producer.send(topic, b"of the parent")
-
-        def child() -> None:
-            attempts: list[Callable[[], object]] = [
-                lambda: producer.send(topic, b"v"),
-                lambda: producer.flush(),
-                lambda: parents.result(timeout=WAIT_S),
-                lambda: consumer.poll(timeout=WAIT_S),
-                lambda: consumer.position(topic, 0),
-                lambda: admin.list_topics(),
-            ]
-            for attempt in attempts:
-                with pytest.raises(OttlaError, match="before the process forked"):
-                    attempt()
-            producer.close()
-            consumer.close()
-            admin.close()
-            with Producer(bootstrap_servers=cluster.bootstrap) as own:
-                own.send(topic, b"of the child").result(timeout=WAIT_S)
-
-        assert in_child(child) == 0
-        producer.flush(timeout=WAIT_S)
-        assert parents.result(timeout=WAIT_S).offset == 1
-        assert [record.value for record in consumer.poll(timeout=WAIT_S)][:1] == [b"of the child"]

@@ -3,69 +3,21 @@
 import asyncio
 import threading
 import time
-import uuid
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
-from ottla.client import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, Record
+from ottla.client import AsyncConsumer, AsyncProducer, Consumer, Producer
 from ottla.client.delivery import RecordDelivery
-from ottla.client.records import FetchedBatch
-from ottla.local import LocalCluster
 from ottla.wire.errors import (
     ClientClosed,
     ClientTimeout,
-    ConfigError,
-    InvalidTopic,
-    MessageTooLarge,
     UnknownTopicOrPartition,
 )
+from tests.support.client_topics import WAIT_S, MakeTopic, read
 from tests.support.cluster import wait_until
 
 pytestmark = pytest.mark.cluster
-
-WAIT_S = 30.0
-
-MakeTopic = Callable[..., str]
-
-
-@pytest.fixture
-def bootstrap(cluster1: LocalCluster) -> str:
-    return cluster1.bootstrap
-
-
-@pytest.fixture
-def make_topic(bootstrap: str) -> MakeTopic:
-    """Creates a topic of the test's own."""
-
-    def make(partitions: int = 1, **config: str) -> str:
-        name = f"producer-{uuid.uuid4().hex[:12]}"
-        with Admin(bootstrap_servers=bootstrap) as admin:
-            settings = {key.replace("_", "."): value for key, value in config.items()}
-            admin.create_topic(name, partitions=partitions, config=settings, timeout=WAIT_S)
-        return name
-
-    return make
-
-
-def read(bootstrap: str, topic: str, count: int) -> list[Record]:
-    """The first ``count`` records of a topic, and that there are no more."""
-    found: list[Record] = []
-    with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        places = [(topic, partition) for partition in range(len(consumer_partitions(bootstrap, topic)))]
-        while len(found) < count:
-            records = consumer.poll(timeout=WAIT_S)
-            assert records, f"{len(found)} of {count} records came"
-            found += records
-        assert sum(consumer.end_offsets(places).values()) == count
-    return found
-
-
-def consumer_partitions(bootstrap: str, topic: str) -> list[int]:
-    with Admin(bootstrap_servers=bootstrap) as admin:
-        return [each.partition for each in admin.describe_topic(topic).partitions]
-
 
 # --- where records go ----------------------------------------------------------------------------------------------------
 
@@ -168,94 +120,6 @@ def test_compressed_records_arrive_whole(bootstrap: str, make_topic: MakeTopic, 
     assert [record.value for record in read(bootstrap, topic, 501)] == [*values, b"one"]
 
 
-# --- sizes and limits ------------------------------------------------------------------------------------------------------
-
-
-def test_batch_too_large_for_the_broker_is_split_and_all_of_it_arrives(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(max_message_bytes="2000")
-    values = [b"%03d" % n + b"x" * 200 for n in range(100)]
-    with Producer(bootstrap_servers=bootstrap, linger_ms=20) as producer:
-        sent = [producer.send(topic, value) for value in values]
-        offsets = [each.result(timeout=WAIT_S).offset for each in sent]
-        many = producer.send_many(topic, values).result(timeout=WAIT_S)
-    assert offsets == list(range(100))
-    assert [each.offset for each in many] == list(range(100, 200))
-    assert [record.value for record in read(bootstrap, topic, 200)] == values + values
-
-
-def test_s67_record_too_large_fails_alone(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(max_message_bytes="2000")
-    with Producer(bootstrap_servers=bootstrap, linger_ms=20) as producer:
-        sent = [producer.send(topic, b"x" * (5000 if n == 5 else 10)) for n in range(10)]
-        outcomes = [each.exception(timeout=WAIT_S) for each in sent]
-        assert [type(outcome) for n, outcome in enumerate(outcomes) if outcome] == [MessageTooLarge]
-        assert isinstance(outcomes[5], MessageTooLarge)
-        with pytest.raises(MessageTooLarge, match="max_request_size"):
-            producer.send(topic, b"x" * (8 * 1024 * 1024))
-    assert len(read(bootstrap, topic, 9)) == 9
-
-
-def test_s69_full_buffer_makes_senders_wait_and_loses_nothing(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic()
-    with Producer(bootstrap_servers=bootstrap, buffer_memory=20_000, batch_size=5_000) as producer:
-        for n in range(2000):
-            producer.send(topic, b"%06d" % n + b"x" * 94)
-    assert [record.value[:6] for record in read(bootstrap, topic, 2000)] == [b"%06d" % n for n in range(2000)]
-
-
-def test_s79_linger_collects_records_into_one_batch_and_flush_does_not_linger(
-    bootstrap: str, make_topic: MakeTopic
-) -> None:
-    topic = make_topic()
-    with Producer(bootstrap_servers=bootstrap, linger_ms=600_000) as producer:
-        sent = [producer.send(topic, b"v") for _ in range(50)]
-        assert not any(each.done() for each in sent)
-        producer.flush(timeout=WAIT_S)
-        assert all(each.done() for each in sent)
-        last = producer.send(topic, b"v")
-    assert last.result(timeout=0).offset == 50  # close flushed it
-    with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        batches: list[FetchedBatch] = []
-        while sum(len(batch) for batch in batches) < 51:
-            batches += consumer.poll_batches(timeout=WAIT_S)
-    assert [len(batch) for batch in batches] == [50, 1]
-
-
-def test_full_batch_goes_at_once_though_linger_is_long(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic()
-    with Producer(bootstrap_servers=bootstrap, linger_ms=600_000, batch_size=1000) as producer:
-        sent = [producer.send(topic, b"x" * 84) for _ in range(10)]
-        assert sent[0].result(timeout=WAIT_S).offset == 0
-
-
-def test_flush_waits_for_what_was_sent_before_it_only(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic()
-    stop = threading.Event()
-    with Producer(bootstrap_servers=bootstrap) as producer:
-
-        def keep_sending() -> None:
-            while not stop.is_set():
-                producer.send(topic, b"x" * 100)
-
-        sender = threading.Thread(target=keep_sending)
-        sender.start()
-        try:
-            for _ in range(5):
-                producer.flush(timeout=WAIT_S)
-        finally:
-            stop.set()
-            sender.join()
-
-
-def test_acks_0_sends_everything_and_knows_no_offsets(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic()
-    with Producer(bootstrap_servers=bootstrap, acks=0) as producer:
-        assert producer.send(topic, b"x" * 1000).result(timeout=WAIT_S).offset == -1
-        for _ in range(20_000):
-            producer.send(topic, b"x" * 1000)
-    assert len(read(bootstrap, topic, 20_001)) == 20_001
-
-
 # --- several at once ---------------------------------------------------------------------------------------------------------
 
 
@@ -326,53 +190,6 @@ def test_callbacks_are_told_and_may_send_but_not_block(bootstrap: str, make_topi
     assert outcomes[0] == 0
     assert all("in a callback of its own thread" in str(outcome) for outcome in outcomes[1:])
     assert len(read(bootstrap, topic, 2)) == 2
-
-
-# --- what is refused ---
-
-
-def test_unknown_topic_is_named_with_the_addresses_after_max_block(bootstrap: str) -> None:
-    with Producer(bootstrap_servers=bootstrap, max_block_ms=300) as producer:
-        with pytest.raises(UnknownTopicOrPartition, match="nowhere") as caught:
-            producer.send("nowhere", b"v")
-        assert bootstrap in str(caught.value)
-        assert caught.value.topic == "nowhere"
-        with pytest.raises(InvalidTopic):
-            producer.send("no spaces", b"v")
-
-
-def test_topic_created_while_a_sender_waits_for_it_is_found(bootstrap: str) -> None:
-    topic = f"producer-{uuid.uuid4().hex[:12]}"
-    with Producer(bootstrap_servers=bootstrap) as producer:
-        sent: list[int] = []
-        sender = threading.Thread(target=lambda: sent.append(producer.send(topic, b"v").result(WAIT_S).offset))
-        sender.start()
-        with Admin(bootstrap_servers=bootstrap) as admin:
-            admin.create_topic(topic)
-        sender.join(WAIT_S)
-        assert sent == [0]
-        assert producer.partitions_for(topic) == 1
-
-
-def test_closed_producer_refuses_and_closing_twice_is_fine(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic()
-    producer = Producer(bootstrap_servers=bootstrap)
-    producer.send(topic, b"v")
-    producer.close()
-    producer.close()
-    with pytest.raises(ClientClosed):
-        producer.send(topic, b"v")
-    with pytest.raises(ClientClosed):
-        producer.send_many(topic, [b"v"])
-    assert len(read(bootstrap, topic, 1)) == 1
-
-
-def test_from_config_takes_kafkas_names_and_misspelt_ones_get_a_hint(bootstrap: str, make_topic: MakeTopic) -> None:
-    topic = make_topic()
-    with Producer.from_config({"bootstrap.servers": bootstrap, "linger.ms": "1", "acks": "all"}) as producer:
-        assert producer.send(topic, b"v").result(timeout=WAIT_S).offset == 0
-    with pytest.raises(ConfigError, match="did you mean linger_ms"):
-        Producer.from_config({"bootstrap.servers": bootstrap, "linger": 1})
 
 
 # --- asyncio ---

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.chaos.history import Send
+from ottla.chaos.readers import read_everything
 from ottla.client import Admin
 from ottla.local import LocalCluster
 from tests.support.cluster import wait_until
-from tests.support.history import Send
 from tests.support.raw_client import RawClient, one_record
 from tests.support.workload import (
     WAIT_S,
@@ -21,7 +22,6 @@ from tests.support.workload import (
     in_sync,
     leader_of,
     make_topic,
-    read_everything,
     revive,
 )
 from tests.support.znodes import broker_epoch, partition_state, read_znode
@@ -163,7 +163,7 @@ def test_a9_double_failover_with_tails_that_nobody_else_has_ends_with_equal_repl
         cluster.start(leader)
     load.sends = sends
     load.check()
-    values = {read.value for read in read_everything(cluster, topic)[0]}
+    values = {read.value for read in read_everything(cluster.bootstrap, topic)[0]}
     assert not values & {tail.value for tail in tails}, "no tail was ever cut, so this proved nothing"
 
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.chaos.history import Outcome, Send
+from ottla.chaos.links import LinkedCluster, running_linked_cluster
+from ottla.chaos.proxy import from_broker, from_clients
 from ottla.client import Admin
 from ottla.local import LocalCluster
 from ottla.wire.errors import NotEnoughReplicas, NotLeaderOrFollower, OttlaError
 from ottla.wire.messages import ACKS_ALL, ACKS_LEADER
 from tests.support.cluster import wait_until
-from tests.support.cut_off import CutOffCluster, running_cut_off_cluster
-from tests.support.history import Outcome, Send
-from tests.support.proxy import from_broker, from_clients
 from tests.support.raw_client import RawClient, one_record
 from tests.support.workload import (
     WAIT_S,
@@ -39,20 +39,20 @@ FENCES_MAX = 3
 
 
 @pytest.fixture(scope="module")
-def net() -> Iterator[CutOffCluster]:
-    with running_cut_off_cluster(3, CONFIG) as running:
+def net() -> Iterator[LinkedCluster]:
+    with running_linked_cluster(3, CONFIG) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
-def all_links_stand(net: CutOffCluster) -> Iterator[None]:
+def all_links_stand(net: LinkedCluster) -> Iterator[None]:
     revive(net.cluster)
     yield
     net.heal()
 
 
 @pytest.fixture
-def cluster(net: CutOffCluster) -> LocalCluster:
+def cluster(net: LinkedCluster) -> LocalCluster:
     return net.cluster
 
 
@@ -90,14 +90,14 @@ def others(cluster: LocalCluster, broker: int) -> list[int]:
 
 
 def test_a5_leader_cut_from_zookeeper_is_replaced_takes_no_acks_1_and_loses_nothing(
-    net: CutOffCluster, cluster: LocalCluster, admin: Admin
+    net: LinkedCluster, cluster: LocalCluster, admin: Admin
 ) -> None:
     topic = make_topic(cluster)
     with Workload(cluster, topic) as load:
         load.wait_for_acks(300)
         cut = leader_of(admin, topic)
         pid = cluster.pid(cut)
-        net.zookeeper_of[cut].cut()
+        net.zookeeper_of[cut][0].cut()
         wait_until(lambda: partition_state(cluster, topic).state.leader != cut, WAIT_S)
         wait_until(lambda: produce_error(load, cut, ACKS_LEADER) is NotLeaderOrFollower, WAIT_S)
         # Until its followers have heard of the next leader it may still acknowledge, and then the next leader has it.
@@ -111,14 +111,14 @@ def test_a5_leader_cut_from_zookeeper_is_replaced_takes_no_acks_1_and_loses_noth
 
 
 def test_a13_sessions_that_expire_come_back_and_the_isr_can_change_again_without_a_restart(
-    net: CutOffCluster, cluster: LocalCluster, admin: Admin
+    net: LinkedCluster, cluster: LocalCluster, admin: Admin
 ) -> None:
     topic = make_topic(cluster)
     pids = [cluster.pid(broker) for broker in cluster.brokers]
     lives = [_expired(cluster, broker) for broker in cluster.brokers]
     with Workload(cluster, topic) as load:
         load.wait_for_acks(300)
-        for proxy in net.zookeeper_of:
+        for [proxy] in net.zookeeper_of:
             proxy.cut()
         wait_until(lambda: all(_expired(cluster, broker) > lives[broker] for broker in cluster.brokers), WAIT_S)
         load.wait_for_acks(100)  # nobody could be replaced, so all go on
@@ -139,7 +139,7 @@ def _expired(cluster: LocalCluster, broker: int) -> int:
 
 
 def test_a12_isr_write_whose_answer_is_lost_is_settled_by_reading(
-    net: CutOffCluster, cluster: LocalCluster, admin: Admin
+    net: LinkedCluster, cluster: LocalCluster, admin: Admin
 ) -> None:
     controller = controller_of(admin)
     leader, follower = others(cluster, controller)
@@ -155,10 +155,10 @@ def test_a12_isr_write_whose_answer_is_lost_is_settled_by_reading(
         starting.start()  # it is ready when it has caught up, which it cannot yet
         wait_until(lambda: broker_epoch(cluster, follower) > life, WAIT_S)
         before = log.read_text().count("isr change unsettled")
-        net.zookeeper_of[leader].silence(answers_only=True)
+        net.zookeeper_of[leader][0].silence(answers_only=True)
         net.to[leader].heal()  # now the follower catches up, and is written into the ISR
         wait_until(lambda: log.read_text().count("isr change unsettled") > before, WAIT_S)
-        net.zookeeper_of[leader].heal()
+        net.zookeeper_of[leader][0].heal()
         starting.join()
         wait_until(lambda: all_in_sync(admin, topic), WAIT_S)
         load.wait_for_acks(300)
@@ -169,7 +169,7 @@ def test_a12_isr_write_whose_answer_is_lost_is_settled_by_reading(
 
 
 def test_a6_leader_cut_from_its_followers_takes_nothing_and_dies_without_losing_anything(
-    net: CutOffCluster, cluster: LocalCluster, admin: Admin
+    net: LinkedCluster, cluster: LocalCluster, admin: Admin
 ) -> None:
     """The leader is the controller too, so that nobody but its followers misses it."""
     leader = controller_of(admin)
@@ -190,7 +190,7 @@ def test_a6_leader_cut_from_its_followers_takes_nothing_and_dies_without_losing_
 
 
 def test_a23_healthy_broker_that_nobody_reaches_is_fenced_a_few_times_and_comes_back(
-    net: CutOffCluster, cluster: LocalCluster, admin: Admin
+    net: LinkedCluster, cluster: LocalCluster, admin: Admin
 ) -> None:
     topic = make_topic(cluster)
     controller = controller_of(admin)
@@ -212,7 +212,7 @@ def test_a23_healthy_broker_that_nobody_reaches_is_fenced_a_few_times_and_comes_
 
 
 def test_a23_broker_that_only_the_controller_has_lost_is_not_fenced(
-    net: CutOffCluster, cluster: LocalCluster, admin: Admin
+    net: LinkedCluster, cluster: LocalCluster, admin: Admin
 ) -> None:
     topic = make_topic(cluster)
     controller = controller_of(admin)
@@ -233,7 +233,7 @@ def test_a23_broker_that_only_the_controller_has_lost_is_not_fenced(
 # --- between producers and brokers ---------------------------------------------------------------------------------------
 
 
-def lose_acks(net: CutOffCluster, load: Workload, leader: int) -> None:
+def lose_acks(net: LinkedCluster, load: Workload, leader: int) -> None:
     """Records are stored, and every connection ends before their acks have arrived."""
 
     def stored_without_ack() -> bool:
@@ -249,7 +249,7 @@ def lose_acks(net: CutOffCluster, load: Workload, leader: int) -> None:
 
 
 def test_a18_idempotent_producers_whose_acks_are_lost_store_nothing_twice(
-    net: CutOffCluster, cluster: LocalCluster, admin: Admin
+    net: LinkedCluster, cluster: LocalCluster, admin: Admin
 ) -> None:
     topic = make_topic(cluster, partitions=1)
     with Workload(cluster, topic) as load:
@@ -266,7 +266,7 @@ def test_a18_idempotent_producers_whose_acks_are_lost_store_nothing_twice(
 
 
 def test_a18_the_same_without_idempotence_stores_records_twice(
-    net: CutOffCluster, cluster: LocalCluster, admin: Admin
+    net: LinkedCluster, cluster: LocalCluster, admin: Admin
 ) -> None:
     """The proof that the test above can fail."""
     topic = make_topic(cluster, partitions=1)

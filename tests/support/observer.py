@@ -20,6 +20,9 @@ from tests.support.raw_client import RawClient
 
 WAIT_S = 40.0
 
+SHORT = {"zookeeper.session.timeout.ms": "2000", "replica.lag.time.max.ms": "4000"}
+"""Settings of clusters whose brokers are paused and cut off: nobody should wait for long."""
+
 _SUPER_SECRET = 0xB3415C00
 """ZooKeeper makes the password of a session out of its id and this number (SessionTrackerImpl)."""
 

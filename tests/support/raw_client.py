@@ -48,8 +48,9 @@ def framed(request: Request, attachments: Sequence[Buffer] = (), correlation_id:
     return b"".join(map(bytes, native.encode_request(request, correlation_id, "raw", attachments)))
 
 
-def one_record(value: bytes = b"value") -> bytearray:
-    return encode_batch([value], timestamps=int(time.time() * 1000))
+def one_record(value: bytes = b"value", timestamp_ms: int | None = None) -> bytearray:
+    """A batch of one record, of now if no other time is told."""
+    return encode_batch([value], timestamps=int(time.time() * 1000) if timestamp_ms is None else timestamp_ms)
 
 
 def patiently(attempt: Callable[[], object]) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig
-from ottla.wire.batch import MAGIC_KAFKA, build_batch, stamp
+from ottla.wire.batch import HEADER_SIZE, MAGIC_KAFKA, Codec, build_batch, stamp
+from ottla.wire.payload_check import STREAM_BEGINS
 
 MakeBatch = Callable[..., memoryview]
 OpenLog = Callable[..., Log]
@@ -16,11 +17,16 @@ TOPIC_ID = "topic-id-1"
 
 
 def make_batch_bytes(count: int = 1, size: int = 100, timestamp: int = 1000, fill: int = 7) -> memoryview:
-    """A produced batch of ``count`` records, ``size`` bytes in all."""
-    payload = bytes([fill]) * (size - 61)
+    """A produced batch of ``count`` records, ``size`` bytes in all; said to be compressed, so that nobody looks inside."""
+    payload = STREAM_BEGINS[Codec.ZSTD].ljust(size - HEADER_SIZE, bytes([fill]))
     return memoryview(
         build_batch(
-            payload, magic=MAGIC_KAFKA, attributes=0, count=count, first_timestamp=timestamp, max_timestamp=timestamp
+            payload,
+            magic=MAGIC_KAFKA,
+            attributes=Codec.ZSTD,
+            count=count,
+            first_timestamp=timestamp,
+            max_timestamp=timestamp,
         )
     )
 

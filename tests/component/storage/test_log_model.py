@@ -9,7 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig
-from ottla.wire.batch import MAGIC_KAFKA, build_batch, read_header, stamp
+from ottla.wire.batch import MAGIC_KAFKA, Codec, build_batch, read_header, stamp
+from ottla.wire.payload_check import STREAM_BEGINS
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -36,9 +37,14 @@ class LogMachine(RuleBasedStateMachine):
         )
 
     def a_batch(self, base_offset: int, count: int, size: int, timestamp: int) -> bytearray:
-        payload = bytes([len(self.batches) % 251]) * size
+        payload = STREAM_BEGINS[Codec.ZSTD] + bytes([len(self.batches) % 251]) * size
         batch = build_batch(
-            payload, magic=MAGIC_KAFKA, attributes=0, count=count, first_timestamp=timestamp, max_timestamp=timestamp
+            payload,
+            magic=MAGIC_KAFKA,
+            attributes=Codec.ZSTD,
+            count=count,
+            first_timestamp=timestamp,
+            max_timestamp=timestamp,
         )
         self.note(base_offset, count, timestamp, batch)
         return batch

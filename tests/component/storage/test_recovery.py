@@ -218,3 +218,19 @@ def test_a_batch_larger_than_the_read_window_is_recovered(open_log, make_batch, 
     log.discard()
     again = open_log(clean=False)
     assert (report_of(again).reason, again.log_end_offset) == ("", 3)
+
+
+def test_an_empty_log_that_was_closed_cleanly_is_not_recovered(open_log):
+    open_log().close()
+    assert open_log(clean=True).recovery is None
+    assert open_log(clean=False).recovery is not None
+
+
+def test_a_clean_log_with_records_and_without_epochs_is_recovered(open_log, make_batch, tmp_path):
+    log = open_log()
+    log.append_as_leader(make_batch(), 3, 0)
+    log.close()
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").unlink()
+    again = open_log(clean=True)
+    assert again.recovery is not None
+    assert again.latest_epoch == 3

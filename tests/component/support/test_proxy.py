@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.proxy import Proxy, from_broker, from_clients
+from ottla.chaos.proxy import Proxy, from_broker, from_clients
 
 
 @pytest.fixture
@@ -100,8 +100,21 @@ def test_silence_holds_everything_back_and_heal_delivers_it(proxy: Proxy) -> Non
 def test_delay_makes_everything_arrive_later(proxy: Proxy) -> None:
     with dial(proxy) as client:
         assert client.recv(1024) == b"hello"
-        proxy.delay_s = 0.1
+        proxy.delay(0.1)
         began = time.monotonic()
         client.sendall(b"slow")
         assert client.recv(1024) == b"slow"
         assert time.monotonic() - began >= 0.2
+
+
+def test_refused_until_healed_and_then_found_at_the_same_address(proxy: Proxy) -> None:
+    address = proxy.address
+    with dial(proxy) as client:
+        assert client.recv(1024) == b"hello"
+        proxy.refuse()
+        with pytest.raises(ConnectionRefusedError):
+            dial(proxy)
+    proxy.heal()
+    assert proxy.address == address
+    with dial(proxy) as client:
+        assert client.recv(1024) == b"hello"

@@ -116,6 +116,14 @@ class ControllerScript:
     def do_read(self, command: Command) -> list[str]:
         return self._show(self.controller.topic_read(self.topics[command.words[0]]))
 
+    def do_look(self, command: Command) -> list[str]:
+        """look [<topic>-<partition> ...]: of those, or of all, read what another than the preferred replica leads."""
+        wanted = [_partition(word) for word in command.words] or None
+        found = {
+            where: self.topics[where.topic].states[where.partition] for where in self.controller.not_preferred(wanted)
+        }
+        return [f"read {where}" for where in found] + self._show(self.controller.states_read(found))
+
     def do_created(self, command: Command) -> list[str]:
         return self._show(self.controller.topic_created(self.topics[command.words[0]]))
 
@@ -131,6 +139,10 @@ class ControllerScript:
 
     def do_leaves(self, command: Command) -> list[str]:
         return self._show(self.controller.broker_leaves(int(command.words[0])))
+
+    def do_failed(self, command: Command) -> list[str]:
+        broker, *names = command.words
+        return self._show(self.controller.replicas_failed(int(broker), [_partition(name) for name in names]))
 
     def do_preferred(self, command: Command) -> list[str]:
         return self._show(self.controller.preferred_leaders())

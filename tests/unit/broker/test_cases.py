@@ -6,16 +6,23 @@ import pytest
 
 from tests.support.transcripts import check_transcript, transcript
 from tests.unit.broker.controller_script import ControllerScript
+from tests.unit.broker.fencing_script import FencingScript
 from tests.unit.broker.replication_script import ReplicationScript
 
 CASES = Path(__file__).parents[2] / "cases"
 CONTROLLER = sorted((CASES / "controller").glob("*.txt"))
+FENCING = sorted((CASES / "fencing").glob("*.txt"))
 REPLICATION = sorted((CASES / "replication").glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", CONTROLLER, ids=lambda path: path.stem)
 def test_controller_transcript(path):
     check_transcript(path, ControllerScript().run)
+
+
+@pytest.mark.parametrize("path", FENCING, ids=lambda path: path.stem)
+def test_fencing_transcript(path):
+    check_transcript(path, FencingScript().run)
 
 
 @pytest.mark.parametrize("path", REPLICATION, ids=lambda path: path.stem)
@@ -25,6 +32,7 @@ def test_replication_transcript(path):
 
 def test_there_are_scripts():
     assert len(CONTROLLER) >= 10
+    assert len(FENCING) >= 12
     assert len(REPLICATION) >= 8
 
 

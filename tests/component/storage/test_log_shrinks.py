@@ -1,0 +1,176 @@
+"""A log that loses records: to retention, to deletion and to truncation; and what its epochs say then."""
+
+import os
+
+import pytest
+
+from ottla.broker.storage.mapped_file import COPY_MAX
+from ottla.wire.errors import (
+    FencedLeaderEpoch,
+    OffsetOutOfRange,
+)
+from tests.support.logs import fill, offsets_in, read_all
+
+# --- retention ---
+
+
+def test_retention_by_time_deletes_old_segments_and_moves_the_log_start(open_log, make_batch, tmp_path):
+    log = open_log(segment_bytes=200, retention_ms=1000)
+    for timestamp in (100, 200, 1500, 1600, 3000):
+        log.append_as_leader(make_batch(timestamp=timestamp), 0, 0)
+    assert log.apply_retention(2000) == ["00000000000000000000.log"]
+    assert (log.log_start_offset, log.segment_count) == (2, 2)
+    assert len(list((tmp_path / "t-0").glob("*.deleted"))) == 3
+    log.remove_deleted_files()
+    assert not list((tmp_path / "t-0").glob("*.deleted"))
+    assert offsets_in(read_all(log, 2)) == [2, 3, 4]
+
+
+def test_an_active_segment_past_retention_is_rolled_then_deleted(open_log, make_batch):
+    log = open_log(retention_ms=1000)
+    fill(log, make_batch, 3, timestamp=100)
+    assert log.apply_retention(5000) == ["00000000000000000000.log"]
+    assert (log.log_start_offset, log.log_end_offset, log.size) == (3, 3, 0)
+    assert log.append_as_leader(make_batch(), 0, 0).first_offset == 3
+
+
+def test_retention_by_size_keeps_at_least_that_much(open_log, make_batch):
+    log = open_log(segment_bytes=200, retention_ms=-1, retention_bytes=450)
+    fill(log, make_batch, 9)
+    log.apply_retention(0)
+    assert (log.log_start_offset, log.size) == (4, 500)
+
+
+def test_retention_never_takes_what_is_not_committed(open_log, make_batch):
+    log = open_log(segment_bytes=200, retention_ms=0)
+    fill(log, make_batch, 6, timestamp=1)
+    log.apply_retention(10_000, up_to=3)
+    assert log.log_start_offset == 2
+
+
+def test_records_without_timestamps_age_by_the_files_time(open_log, make_batch, tmp_path):
+    log = open_log(segment_bytes=100, retention_ms=60_000)
+    fill(log, make_batch, 2, timestamp=-1)
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    now_ms = int(path.stat().st_mtime * 1000)
+    assert log.apply_retention(now_ms + 1000) == []
+    os.utime(path, (1, 1))
+    assert log.apply_retention(now_ms + 1000) == [path.name]
+
+
+def test_deleted_records_are_gone_and_their_segments_follow(open_log, make_batch):
+    log = open_log(segment_bytes=200)
+    fill(log, make_batch, 6)
+    assert log.delete_records_before(3) == 3
+    assert log.delete_records_before(1) == 3
+    with pytest.raises(OffsetOutOfRange):
+        log.delete_records_before(7)
+    log.apply_retention(0)
+    assert (log.segment_count, log.log_start_offset) == (2, 3)
+    assert offsets_in(read_all(log, 3)) == [3, 4, 5]
+
+
+# --- truncation ---
+
+
+def test_truncation_cuts_across_segments_and_appending_goes_on(open_log, make_batch):
+    log = open_log(segment_bytes=300, index_interval_bytes=0)
+    fill(log, make_batch, 10)
+    log.truncate_to(4)
+    assert (log.log_end_offset, log.segment_count) == (4, 2)
+    assert log.append_as_leader(make_batch(fill=9), 1, 0).first_offset == 4
+    assert offsets_in(read_all(log)) == [0, 1, 2, 3, 4]
+    log.close()
+    assert offsets_in(read_all(open_log())) == [0, 1, 2, 3, 4]
+
+
+def test_truncation_inside_a_batch_drops_the_batch(open_log, make_batch):
+    log = open_log()
+    fill(log, make_batch, 3, count=10)
+    log.truncate_to(25)
+    assert log.log_end_offset == 20
+
+
+def test_truncation_before_the_first_segment_starts_over_there(open_log, make_batch):
+    log = open_log()
+    log.truncate_fully_and_start_at(100)
+    fill(log, make_batch, 3)
+    log.truncate_to(50)
+    assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+    assert log.append_as_leader(make_batch(), 0, 0).first_offset == 50
+
+
+def test_a_reader_keeps_its_slice_while_the_log_is_cut_under_it(open_log, make_batch, tmp_path):
+    log = open_log()
+    fill(log, make_batch, 8, size=COPY_MAX // 4, fill=1)
+    (held,) = log.read(0, 1 << 30, up_to=8, at_least_one=False)
+    fill(log, make_batch, 8, size=COPY_MAX // 4, fill=2)
+    (newer,) = log.read(0, 1 << 30, up_to=16, at_least_one=False)  # maps anew: the first slice holds an old map
+    before, before_newer = bytes(held), bytes(newer)
+    del newer
+    inode = (tmp_path / "t-0" / f"{0:020d}.log").stat().st_ino
+    log.truncate_to(2)
+    fill(log, make_batch, 4, size=COPY_MAX // 4, fill=3)
+    assert bytes(held) == before
+    assert (tmp_path / "t-0" / f"{0:020d}.log").stat().st_ino != inode
+    assert read_all(log)[: COPY_MAX // 2] == before_newer[: COPY_MAX // 2]
+    assert offsets_in(read_all(log)) == list(range(6))
+
+
+def test_without_readers_truncation_cuts_the_file_in_place(open_log, make_batch, tmp_path):
+    log = open_log()
+    fill(log, make_batch, 8, size=COPY_MAX // 4)
+    assert len(read_all(log)) == 2 * COPY_MAX
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    inode = path.stat().st_ino
+    log.truncate_to(2)
+    assert (path.stat().st_ino, path.stat().st_size) == (inode, COPY_MAX // 2)
+
+
+def test_a_reader_keeps_its_slice_while_segments_are_deleted(open_log, make_batch):
+    log = open_log(segment_bytes=300, retention_ms=0)
+    fill(log, make_batch, 6, timestamp=1)
+    held = log.read(0, 1000, up_to=6, at_least_one=False)
+    before = b"".join(held)
+    log.apply_retention(100)
+    log.remove_deleted_files()
+    assert b"".join(held) == before
+
+
+# --- epochs ---
+
+
+def test_an_older_leader_is_fenced(open_log, make_batch):
+    log = open_log()
+    log.assign_epoch(5)
+    with pytest.raises(FencedLeaderEpoch):
+        log.append_as_leader(make_batch(), 4, 0)
+    with pytest.raises(FencedLeaderEpoch):
+        log.assign_epoch(4)
+    assert log.log_end_offset == 0
+
+
+def test_epochs_end_where_the_next_begins(open_log, make_batch):
+    log = open_log()
+    log.assign_epoch(2)
+    fill_at = [(2, 3), (5, 2)]
+    for epoch, batches in fill_at:
+        for _ in range(batches):
+            log.append_as_leader(make_batch(), epoch, 0)
+    assert [log.end_offset_for_epoch(epoch) for epoch in (-1, 0, 2, 3, 5, 6)] == [
+        (-1, -1),
+        (0, 0),
+        (2, 3),
+        (2, 3),
+        (5, 5),
+        (-1, -1),
+    ]
+
+
+def test_truncation_forgets_epochs_even_where_no_record_goes(open_log, make_batch):
+    log = open_log()
+    fill(log, make_batch, 3)
+    log.assign_epoch(7)  # a leader that wrote nothing
+    assert log.latest_epoch == 7
+    log.truncate_to(3)
+    assert (log.latest_epoch, log.log_end_offset) == (0, 3)
