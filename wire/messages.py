@@ -97,5 +97,5 @@ class BrokerEndpoint(Message):
     host: str
     port: int
     rack: str | None = None
-    listeners: list[ListenerAddress] = []
+    listeners: tuple[ListenerAddress, ...] = ()
     """All of them: only brokers tell each other."""

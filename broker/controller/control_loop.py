@@ -217,9 +217,7 @@ class ControlLoop:
         live = await live_brokers(self.session)
         return {
             i: Broker(
-                BrokerEndpoint(
-                    i, found.broker.host, found.broker.port, found.broker.rack, list(found.broker.endpoints())
-                ),
+                BrokerEndpoint(i, found.broker.host, found.broker.port, found.broker.rack, found.broker.endpoints()),
                 found.broker.broker_epoch,
                 found.suspect,
             )

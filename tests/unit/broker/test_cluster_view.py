@@ -6,7 +6,7 @@ from ottla.wire.messages import BrokerEndpoint, ListenerAddress
 
 
 def broker(number: int, *listeners: str) -> BrokerEndpoint:
-    addresses = [ListenerAddress(name, name.lower(), number) for name in listeners]
+    addresses = tuple(ListenerAddress(name, name.lower(), number) for name in listeners)
     return BrokerEndpoint(number, "between", number, "rack1", addresses)
 
 
