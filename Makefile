@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: setup demo test check lint types imports unit cluster bench format clean
+.PHONY: setup demo test check lint types imports unit cluster bench chaos format clean images compose-up compose-down docker-test
 
 demo: $(READY)            ## a real ZooKeeper and three real brokers on this machine: what they do, in a few seconds
 	$(BIN)/python -m ottla.local.demo
@@ -40,9 +40,24 @@ cluster: $(READY)         ## the tests on live processes only
 bench: $(READY)           ## measure, beside the bare limit of this machine; writes bench-results/*.json
 	$(BIN)/python -m ottla.bench
 
+images: $(READY)          ## the Docker images, on a base of Docker's registry or, where none is in reach, one made here
+	docker/images.sh $(BIN)/python
+
+compose-up: images        ## three ZooKeepers and three brokers in containers; PROFILES=racks: five brokers in two racks
+	COMPOSE_PROFILES=$(or $(PROFILES),$(COMPOSE_PROFILES)) docker/compose.sh up
+
+compose-down:             ## stop them; VOLUMES=1 deletes their data too
+	docker/compose.sh down $(if $(VOLUMES),--volumes)
+
+chaos: $(READY)           ## ten minutes of random faults under load (CHAOS_SECONDS=600, SEED=1); reports in chaos-results/
+	chaos/scripts/suite.sh $(BIN)/python $(or $(CHAOS_SECONDS),600)
+
+docker-test: images       ## the tests on live containers
+	$(BIN)/python -m pytest -m docker tests/docker
+
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info src/*.egg-info bench-results .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist *.egg-info src/*.egg-info bench-results chaos-results .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
