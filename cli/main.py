@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli import broker, cluster, consume, log, partition, produce, topic, up, zookeeper
+from ottla.cli import broker, chaos, cluster, consume, log, partition, produce, topic, up, zookeeper
 from ottla.cli.errors import BROKEN_PIPE, INTERRUPTED, report, report_usage
 from ottla.cli.output import OutputClosed, abandon_output, flush
 
@@ -35,6 +35,7 @@ app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(log.app, name="log")
+app.add_typer(chaos.app, name="chaos")
 
 
 def _show_version(wanted: bool) -> None:

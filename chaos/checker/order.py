@@ -1,0 +1,60 @@
+"""Rules about the order of writes: per producer, per key, and in real time."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from ottla.chaos.checker.violation import Violation, acked_with_offset, at, of_send
+from ottla.chaos.history import History, Send
+
+
+def stored_out_of_order(history: History) -> Iterator[Violation]:
+    """What one producer sends to one partition, and so to one key, is stored in the order in which it was sent."""
+    origin: dict[bytes, tuple[int, Send]] = {}
+    for rank, send in enumerate(history.sends):
+        origin[send.value] = (rank, send)
+    for partition, found in history.reads.items():
+        newest: dict[str, tuple[int, Send]] = {}
+        for read in sorted(set(found)):
+            if read.value not in origin:
+                continue
+            rank, send = origin[read.value]
+            before = newest.get(send.producer)
+            if before is not None and rank < before[0]:
+                what = f"{send.value!r} stands behind {before[1].value!r} at {at(partition, read.offset)}"
+                yield of_send("non-monotonic send", what, send, partition, read.offset)
+            else:
+                newest[send.producer] = (rank, send)
+
+
+def stored_in_the_past(history: History) -> Iterator[Violation]:
+    """A write that began after another was acknowledged stands behind it."""
+    by_partition: dict[int, list[tuple[Send, int]]] = defaultdict(list)
+    for send, partition, offset in acked_with_offset(history.sends):
+        by_partition[partition].append((send, offset))
+    for partition, acked in by_partition.items():
+        ended = iter(sorted(acked, key=lambda pair: pair[0].ended))
+        following = next(ended, None)
+        highest, highest_value = -1, b""
+        for send, offset in sorted(acked, key=lambda pair: pair[0].began):
+            while following is not None and following[0].ended < send.began:
+                if following[1] > highest:
+                    highest, highest_value = following[1], following[0].value
+                following = next(ended, None)
+            if offset <= highest:
+                place = at(partition, offset)
+                what = (
+                    f"{send.value!r} began after {highest_value!r} was acknowledged at offset {highest} and got {place}"
+                )
+                yield of_send("stored in the past", what, send)
+
+
+def key_moved(history: History) -> Iterator[Violation]:
+    """All records of one key go to one partition: nobody adds partitions during a run."""
+    homes: dict[str, tuple[int, Send]] = {}
+    for send, partition, _ in acked_with_offset(history.sends):
+        if not send.key:
+            continue
+        home, first = homes.setdefault(send.key, (partition, send))
+        if home != partition:
+            what = f"key {send.key!r} is in partition {home} ({first.value!r}) and in partition {partition} ({send.value!r})"
+            yield of_send("key moved", what, send)

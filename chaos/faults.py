@@ -1,0 +1,104 @@
+"""What can be done to a cluster, and to whom. Pure: roles are told here, names are found when the time comes."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+CLIENTS = "clients"
+"""The one name in cuts that is not a node's: all producers, consumers and admins."""
+
+
+class Kind(StrEnum):
+    """A fault; each has an end, which undoes it."""
+
+    KILL = "kill"
+    """Ended with SIGKILL; the end starts it again."""
+    KILL_AHEAD = "kill-ahead"
+    """Killed after a moment in which nobody could copy from it: what it alone has is gone with it."""
+    STOP = "stop"
+    """Ended in good order; the end starts it again."""
+    RESTART = "restart"
+    """Ended in good order and started again at once."""
+    PAUSE = "pause"
+    """Frozen: sockets stay open and nothing answers."""
+    CUT = "cut"
+    """Nothing passes between the victims and their peers, in neither direction."""
+    CUT_FROM = "cut-from"
+    """What the peers send does not reach the victims; the other direction works."""
+    CUT_TO = "cut-to"
+    """What the victims send does not reach their peers; the other direction works."""
+    ISOLATE = "isolate"
+    """Nothing passes between the victims and anybody else."""
+    LOSE_ANSWERS = "lose-answers"
+    """Clients' requests arrive and are done, and the answers are lost with their connections."""
+    SLOW = "slow"
+    """Everything on the way to the victims takes longer."""
+    DISK_FULL = "disk-full"
+    """Every write to disk fails; the end lets them succeed and starts the broker anew."""
+    CLOCK = "clock"
+    """The wall clock is wrong."""
+
+
+class Role(StrEnum):
+    """Whom a fault meets."""
+
+    LEADER = "leader"
+    """Of one partition."""
+    FOLLOWER = "follower"
+    """One replica of a partition that does not lead it."""
+    FOLLOWERS = "followers"
+    """All replicas of a partition that do not lead it."""
+    CONTROLLER = "controller"
+    BROKER = "broker"
+    """Any one."""
+    MINORITY = "minority"
+    """Fewer than half of the brokers."""
+    MAJORITY = "majority"
+    """More than half of the brokers."""
+    ALL = "all"
+    """All brokers."""
+    RACK = "rack"
+    """All brokers of one rack."""
+    ZOOKEEPER_LEADER = "zookeeper-leader"
+    ZOOKEEPER = "zookeeper"
+    """Any one server of the ensemble."""
+    ZOOKEEPER_MAJORITY = "zookeeper-majority"
+    ZOOKEEPER_ALL = "zookeeper-all"
+    CLIENTS = "clients"
+
+
+BROKER_ROLES_OF_ONE = frozenset({Role.LEADER, Role.FOLLOWER, Role.CONTROLLER, Role.BROKER})
+
+SILENT = frozenset({Kind.PAUSE, Kind.CUT, Kind.CUT_FROM, Kind.CUT_TO, Kind.ISOLATE, Kind.LOSE_ANSWERS, Kind.DISK_FULL})
+"""Faults that others learn of by waiting: no connection closes."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault. ``pick`` chooses among several that a role fits, so that a seed decides who it is."""
+
+    kind: Kind
+    victim: Role
+    peer: Role | None = None
+    pick: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.victim}" + (f" and {self.peer}" if self.peer else "")
+
+
+class NotOffered(Exception):
+    """A target cannot do this fault; the message says why."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A fault and its time, in seconds from the beginning of a schedule."""
+
+    at_s: float
+    lasts_s: float
+    fault: Fault
+    progress: bool
+    """Whether every partition takes records again while the fault lasts, once it had time to be noticed."""
+
+    @property
+    def end_s(self) -> float:
+        return self.at_s + self.lasts_s

@@ -1,0 +1,272 @@
+"""One run: a cluster, a topic, a workload, faults; then all is healed, read, compared and checked."""
+
+import contextlib
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ottla.chaos.checker import Violation, check
+from ottla.chaos.faults import Kind, NotOffered, Step
+from ottla.chaos.history import Event, Expectation, History, Read
+from ottla.chaos.nemesis import Nemesis
+from ottla.chaos.readers import Reader, read_everything
+from ottla.chaos.replicas import settled_replicas
+from ottla.chaos.scenarios import SCENARIOS, Scenario
+from ottla.chaos.schedule import ends
+from ottla.chaos.targets.target import Target
+from ottla.chaos.watcher import Watcher
+from ottla.chaos.workload import Workload
+from ottla.client import Admin
+from ottla.wire.errors import ConfigError, OttlaError
+
+PRODUCERS = 3
+READERS = 2
+RATE = 300.0
+"""Records a second of each producer: a load that finds races, and a history that is checked in seconds."""
+
+CALM_S = 2.0
+"""Records flow undisturbed for so long before the first fault and after the last."""
+
+HEAL_S = 90.0
+"""In this time after the last fault every replica is in sync again and every partition takes records."""
+
+CATCH_UP_S = 30.0
+"""In this time after the last record every reader has got to the end."""
+
+ACKS_AFTER = 20
+"""Records of every partition that must be acknowledged after the last fault."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Outcome:
+    """All about a run, for people and programs."""
+
+    scenario: str
+    target: str
+    seed: int
+    seconds: float
+    topic: str
+    partitions: int
+    steps: Sequence[Step]
+    began: float
+    """Of the monotonic clock; all times in the history are of that clock."""
+    history: History
+    violations: list[Violation]
+    skipped: list[str]
+    missing: dict[Kind, str] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        return not self.violations
+
+
+def run(
+    target: Target,
+    scenario_name: str,
+    seconds: float,
+    seed: int,
+    tell: Tell = lambda line: None,
+    *,
+    rate: float | None = RATE,
+) -> Outcome:
+    """Run a scenario on a target, which is opened here and closed by its owner."""
+    scenario = _scenario(scenario_name)
+    lacking = scenario.needs - target.offered
+    if lacking:
+        reasons = "; ".join(f"{kind}: {target.missing[kind]}" for kind in sorted(lacking))
+        raise NotOffered(f"{target.name} cannot do {scenario_name}: {reasons}")
+    target.open(scenario.shape)
+    steps = scenario.steps(seconds, seed, target.offered, target.session_s)
+    tell(f"{scenario_name} on {target.name}, seed {seed}: {len(steps)} faults in {max(seconds, ends(steps)):.0f} s")
+    topic = _make_topic(target, scenario)
+    return _Run(target, scenario, topic, steps, seed, seconds, tell, rate).go()
+
+
+def _scenario(name: str) -> Scenario:
+    if name not in SCENARIOS:
+        raise ConfigError(f"there is no scenario {name!r}", hint=f"there are: {', '.join(SCENARIOS)}")
+    return SCENARIOS[name]
+
+
+class _Run:
+    def __init__(
+        self,
+        target: Target,
+        scenario: Scenario,
+        topic: str,
+        steps: Sequence[Step],
+        seed: int,
+        seconds: float,
+        tell: Tell,
+        rate: float | None,
+    ) -> None:
+        self._target = target
+        self._scenario = scenario
+        self._topic = topic
+        self._steps = steps
+        self._seed = seed
+        self._seconds = seconds
+        self._tell = tell
+        partitions = scenario.shape.partitions
+        self._partitions = tuple(range(partitions))
+        self._load = Workload(target.bootstrap, topic, PRODUCERS, rate)
+        self._readers = [Reader(target.bootstrap, topic, partitions) for _ in range(READERS)]
+        self._watcher = Watcher(target.bootstrap, topic)
+        self._nemesis = Nemesis(target, self._watcher, partitions)
+        self._troubles: list[str] = []
+        self._expectations: list[Expectation] = []
+
+    def go(self) -> Outcome:
+        began = time.monotonic()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._watcher.stop)
+            self._watcher.start()
+            for reader in self._readers:
+                reader.start()
+                stack.callback(reader.stop)
+            with self._load:
+                self._each_partition_takes(1, "before any fault")
+                self._flow(CALM_S)
+                try:
+                    self._suffer(began)
+                finally:
+                    self._heal()
+                self._each_partition_takes(ACKS_AFTER, "after all faults")
+                self._flow(CALM_S)
+                self._tell(f"{self._load.acked} records acknowledged; waiting for the last ones")
+            history = self._finish()
+        self._tell("checking")
+        violations = check(history)
+        if not violations:  # else somebody will want to look at it
+            self._delete_topic()
+        return Outcome(
+            self._scenario.name,
+            self._target.name,
+            self._seed,
+            self._seconds,
+            self._topic,
+            len(self._partitions),
+            self._steps,
+            began,
+            history,
+            violations,
+            self._nemesis.skipped,
+            dict(self._target.missing),
+        )
+
+    # --- the parts ---------------------------------------------------------------------------------------------------------
+
+    def _suffer(self, began: float) -> None:
+        stop = threading.Event()
+        nemesis = threading.Thread(target=self._nemesis.run, args=(self._steps, stop), name="nemesis")
+        nemesis.start()
+        try:
+            until = time.monotonic() + max(self._seconds, ends(self._steps))
+            told = 0
+            while nemesis.is_alive() or time.monotonic() < until:
+                nemesis.join(0.1)
+                time.sleep(0.02)
+                events = self._nemesis.events
+                while told < len(events):
+                    event = events[told]
+                    self._tell(f"{event.at - began:7.1f} s  {event.what}, {(event.until or event.at) - event.at:.1f} s")
+                    told += 1
+                if self._load.failures:
+                    break
+        finally:
+            stop.set()
+            nemesis.join()
+            self._troubles += self._nemesis.failures
+
+    def _heal(self) -> None:
+        fallen = self._fallen()
+        self._troubles += [f"{node} ended by itself:\n{self._target.log_tail(node)}" for node in fallen]
+        try:
+            self._target.heal_all()
+        except OttlaError as error:
+            self._troubles.append(str(error))
+        deadline = time.monotonic() + HEAL_S
+        while not self._watcher.all_in_sync():
+            if time.monotonic() > deadline:
+                self._troubles.append(f"not every replica is in sync {HEAL_S:g} s after the last fault: {self._seen()}")
+                return
+            time.sleep(0.1)
+        self._nemesis.events.append(Event(time.monotonic(), "healed", "every replica is in sync"))
+
+    def _fallen(self) -> list[str]:
+        """Nodes that run no more though nobody has ended them, or that have been started again and did not stay."""
+        ended_by_us = {
+            node
+            for event in self._nemesis.events
+            if event.until is not None and time.monotonic() - event.until < 1.0
+            for node in event.targets
+        }
+        nodes = [*self._target.zookeepers(), *self._target.brokers()]
+        return [node for node in nodes if not self._target.running(node) and node not in ended_by_us]
+
+    def _each_partition_takes(self, acks: int, when: str) -> None:
+        """Wait until each partition has acknowledged so many more; the checker tells of those that have not."""
+        began = time.monotonic()
+        wanted = {partition: self._load.acked_of(partition) + acks for partition in self._partitions}
+        while any(self._load.acked_of(partition) < count for partition, count in wanted.items()):
+            if time.monotonic() - began > HEAL_S or self._load.failures:
+                break
+            time.sleep(0.05)
+        self._expectations.append(Expectation(began, time.monotonic(), self._partitions, acks, when))
+
+    def _flow(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self._load.failures:
+            time.sleep(0.05)
+
+    def _finish(self) -> History:
+        """Nobody writes any more: readers catch up, a new one reads all, the replicas are compared."""
+        reads: dict[int, list[Read]] = {}
+        try:
+            reads = read_everything(self._target.bootstrap, self._topic)
+        except (TimeoutError, OttlaError) as error:
+            self._troubles.append(f"the final read failed: {error}")
+        ends_of = {partition: len(found) for partition, found in reads.items()}
+        deadline = time.monotonic() + CATCH_UP_S
+        for reader in self._readers:
+            if not reader.wait_until(ends_of, deadline - time.monotonic()):
+                why = "; ".join(map(repr, reader.failures)) or "no error"
+                self._troubles.append(f"{reader.name} got to {reader.positions} of {ends_of}: {why}")
+        assignment = {number: part.replicas for number, part in enumerate(self._watcher.look().partitions)}
+        return History(
+            self._load.sends,
+            reads,
+            [poll for reader in self._readers for poll in reader.polls],
+            settled_replicas(self._target, self._topic, assignment),
+            sorted([*self._nemesis.events, *self._watcher.events]),
+            [*self._nemesis.expectations, *self._expectations],
+            self._scenario.shape.min_insync,
+            self._troubles,
+        )
+
+    def _delete_topic(self) -> None:
+        with contextlib.suppress(OttlaError), Admin(bootstrap_servers=self._target.bootstrap) as admin:
+            admin.delete_topic(self._topic)
+
+    def _seen(self) -> str:
+        return "; ".join(
+            f"partition {number}: leader {part.leader}, in sync {list(part.isr)} of {list(part.replicas)}"
+            for number, part in enumerate(self._watcher.view.partitions)
+        )
+
+
+def _make_topic(target: Target, scenario: Scenario) -> str:
+    shape, name = scenario.shape, f"chaos-{uuid.uuid4().hex[:8]}"
+    with Admin(bootstrap_servers=target.bootstrap) as admin:
+        deadline = time.monotonic() + HEAL_S
+        while len(admin.describe_cluster(timeout=HEAL_S).brokers) < len(target.brokers()):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not all brokers are there after {HEAL_S:g} s")
+            time.sleep(0.1)
+        settings = {"min.insync.replicas": str(shape.min_insync)}
+        admin.create_topic(name, shape.partitions, shape.replication, settings, timeout=HEAL_S)
+    return name

@@ -1,0 +1,125 @@
+"""The named scenarios: what a cluster they need, and which faults they bring. Pure."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from random import Random
+
+from ottla.chaos.faults import Fault, Kind, Role, Step
+from ottla.chaos.schedule import Pattern, grace_s, random_steps, repeated
+
+AFTER_S = 4.0
+"""How long a fault goes on after the cluster should have dealt with it, to see that it did."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The cluster and the topic of a scenario."""
+
+    brokers: int = 3
+    racks: int = 1
+    partitions: int = 3
+    replication: int = 3
+    min_insync: int = 2
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """``steps(seconds, seed, offered kinds, session_s)`` is its schedule, ``needs`` what a target must be able to do."""
+
+    name: str
+    what: str
+    steps: Callable[[float, int, Collection[Kind], float], list[Step]]
+    needs: frozenset[Kind] = frozenset()
+    shape: Shape = Shape()
+
+
+def _one(name: str, what: str, fault: Fault, *, progress: bool | None = None, shape: Shape | None = None) -> Scenario:
+    """A scenario that repeats one fault; each round picks anew among those that its role fits."""
+
+    def steps(seconds: float, seed: int, offered: Collection[Kind], session_s: float) -> list[Step]:
+        lasts = grace_s(fault.kind, session_s) + AFTER_S
+
+        def one_round(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
+            return [(0.0, lasts, Fault(fault.kind, fault.victim, fault.peer, number))]
+
+        return repeated(one_round, seconds, seed, progress=progress)
+
+    return Scenario(name, what, steps, frozenset({fault.kind}), shape or Shape())
+
+
+def _rounds(name: str, what: str, pattern: Pattern, *needs: Kind, progress: bool | None = None) -> Scenario:
+    def steps(seconds: float, seed: int, offered: Collection[Kind], session_s: float) -> list[Step]:
+        return repeated(pattern, seconds, seed, progress=progress)
+
+    return Scenario(name, what, steps, frozenset(needs))
+
+
+def _kill_somebody(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
+    victim = chance.choice((Role.LEADER, Role.CONTROLLER, Role.BROKER))
+    kind = chance.choice((Kind.KILL, Kind.KILL_AHEAD))
+    return [(0.0, chance.uniform(0.1, 8.0), Fault(kind, victim, pick=chance.randrange(1000)))]
+
+
+def _restart_each(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
+    return [(0.0, 1.0, Fault(Kind.RESTART, Role.BROKER, pick=number))]
+
+
+def _lose_answers(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
+    return [(0.0, chance.uniform(0.1, 0.5), Fault(Kind.LOSE_ANSWERS, Role.LEADER, pick=number))]
+
+
+def _all_of_zookeeper(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
+    return [(0.0, 10.0, Fault(Kind.KILL, Role.ZOOKEEPER_ALL))]
+
+
+_RACKS = Shape(brokers=5, racks=2, min_insync=1)
+
+SCENARIOS: dict[str, Scenario] = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario("random", "rotating random subsets of all faults, sometimes none", random_steps),
+        _one("kill-leader", "the leader of each partition in turn, -9", Fault(Kind.KILL, Role.LEADER)),
+        _one(
+            "kill-leader-ahead",
+            "a leader killed after a moment in which nobody could copy from it",
+            Fault(Kind.KILL_AHEAD, Role.LEADER),
+        ),
+        _one("kill-controller", "the controller, -9", Fault(Kind.KILL, Role.CONTROLLER)),
+        _rounds("kill-random", "anybody, -9, for a random time", _kill_somebody, Kind.KILL, Kind.KILL_AHEAD),
+        _one("kill-all", "all brokers at once, -9", Fault(Kind.KILL, Role.ALL)),
+        _one("kill-majority", "two of three brokers, -9", Fault(Kind.KILL, Role.MAJORITY)),
+        _one("kill-rack", "a whole rack of two, -9", Fault(Kind.KILL, Role.RACK), progress=True, shape=_RACKS),
+        _one("pause-leader", "a leader sleeps past its session and wakes up", Fault(Kind.PAUSE, Role.LEADER)),
+        _one("pause-controller", "the controller sleeps and wakes up", Fault(Kind.PAUSE, Role.CONTROLLER)),
+        _rounds("rolling-restart", "every broker in turn, in good order", _restart_each, Kind.RESTART, progress=True),
+        _one(
+            "cut-leader-from-zookeeper",
+            "a leader that all but ZooKeeper reach",
+            Fault(Kind.CUT, Role.LEADER, Role.ZOOKEEPER_ALL),
+        ),
+        _one(
+            "cut-leader-from-followers",
+            "a leader that hears nothing from its followers, while they hear it",
+            Fault(Kind.CUT_FROM, Role.LEADER, Role.FOLLOWERS),
+        ),
+        _one(
+            "isolate-leader", "a leader that nobody reaches and that reaches nobody", Fault(Kind.ISOLATE, Role.LEADER)
+        ),
+        _rounds("lose-answers", "acks that never arrive, connections reset", _lose_answers, Kind.LOSE_ANSWERS),
+        _one("follower-slow", "a slow way to one follower and back", Fault(Kind.SLOW, Role.FOLLOWER), progress=True),
+        _one("disk-full", "a leader whose disk takes nothing more", Fault(Kind.DISK_FULL, Role.LEADER)),
+        _one("zookeeper-leader-killed", "the leader of the ensemble, -9", Fault(Kind.KILL, Role.ZOOKEEPER_LEADER)),
+        _one(
+            "zookeeper-majority-down",
+            "two of three ZooKeeper servers gone: what is led goes on",
+            Fault(Kind.KILL, Role.ZOOKEEPER_MAJORITY),
+        ),
+        _rounds(
+            "zookeeper-down",
+            "the whole ensemble gone for ten seconds: what is led goes on",
+            _all_of_zookeeper,
+            Kind.KILL,
+        ),
+        Scenario("calm", "no fault at all: what the workload does by itself", lambda *_: []),
+    )
+}

@@ -1,0 +1,184 @@
+"""A LocalCluster behind proxies: signals for processes, proxies for links, a limit on file sizes for the disk."""
+
+import contextlib
+import resource
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import MappingProxyType
+
+from ottla.chaos.faults import Kind, NotOffered
+from ottla.chaos.links import LinkedCluster, broker_name, running_linked_cluster, zookeeper_name
+from ottla.chaos.proxy import from_clients
+from ottla.chaos.scenarios import Shape
+from ottla.chaos.targets.target import Target, broker_id
+from ottla.chaos.targets.zookeeper_mode import zookeeper_mode
+from ottla.local import LocalCluster
+from ottla.local.errors import last_lines
+from ottla.local.processes import ProcessError
+
+SESSION_S = 2.0
+HEAL_TIMEOUT_S = 90.0
+CONFIG = {"zookeeper.session.timeout.ms": f"{SESSION_S * 1000:.0f}", "replica.lag.time.max.ms": "4000"}
+
+
+class LocalTarget(Target):
+    """Starts its own cluster, in a folder that goes at the end unless one is given."""
+
+    name = "local"
+    session_s = SESSION_S
+    missing: Mapping[Kind, str] = MappingProxyType({Kind.CLOCK: "processes of one machine share its clock"})
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._stack = contextlib.ExitStack()
+        self._links: LinkedCluster | None = None
+        self._full: dict[str, tuple[int, tuple[int, int]]] = {}
+        self._starters: ThreadPoolExecutor | None = None
+
+    def open(self, shape: Shape) -> None:
+        running = running_linked_cluster(shape.brokers, CONFIG, zookeepers=3, racks=shape.racks, folder=self._folder)
+        self._links = self._stack.enter_context(running)
+        self.bootstrap = self._links.bootstrap
+        self._starters = self._stack.enter_context(ThreadPoolExecutor(8))
+
+    def close(self) -> None:
+        if self._links is not None:
+            self._links.heal()
+        self._stack.close()
+
+    @property
+    def links(self) -> LinkedCluster:
+        assert self._links is not None
+        return self._links
+
+    @property
+    def _cluster(self) -> LocalCluster:
+        return self.links.cluster
+
+    # --- who there is ----------------------------------------------------------------------------------------------------
+
+    def brokers(self) -> list[str]:
+        return [broker_name(broker) for broker in self._cluster.brokers]
+
+    def zookeepers(self) -> list[str]:
+        return [zookeeper_name(index) for index in range(len(self._cluster.zookeeper_servers))]
+
+    def racks(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for broker in self._cluster.brokers:
+            found.setdefault(self._cluster.rack(broker), []).append(broker_name(broker))
+        return found
+
+    def zookeeper_leader(self) -> str | None:
+        servers = self._cluster.zookeeper_servers
+        for index in range(len(servers)):
+            host, _, port = servers.address(index).partition(":")
+            if servers.alive(index) and zookeeper_mode(host, int(port)) == "leader":
+                return zookeeper_name(index)
+        return None
+
+    def running(self, node: str) -> bool:
+        if node.startswith("zookeeper"):
+            return self._cluster.zookeeper_servers.alive(_index(node))
+        return self._cluster.alive(broker_id(node))
+
+    # --- processes -------------------------------------------------------------------------------------------------------
+
+    def kill(self, node: str) -> None:
+        if node.startswith("zookeeper"):
+            self._cluster.zookeeper_servers.kill(_index(node))
+        else:
+            self.links.to[broker_id(node)].refuse()  # nobody listens on a dead broker's port, and others go by that
+            self._cluster.kill(broker_id(node))
+
+    def stop(self, node: str) -> None:
+        try:
+            self._cluster.terminate(broker_id(node))
+        except ProcessError:
+            self._cluster.kill(broker_id(node))  # as any supervisor does with one that does not end in time
+        self.links.to[broker_id(node)].refuse()
+
+    def start(self, node: str) -> None:
+        assert self._starters is not None
+        # Both wait until the node serves, which may need another that is down for now.
+        if node.startswith("zookeeper"):
+            self._starters.submit(self._cluster.zookeeper_servers.start, _index(node))
+        else:
+            self.links.to[broker_id(node)].listen_again()
+            self._starters.submit(self._cluster.start, broker_id(node))
+        deadline = time.monotonic() + HEAL_TIMEOUT_S
+        while not self.running(node) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def pause(self, node: str) -> None:
+        if node.startswith("zookeeper"):
+            self._cluster.zookeeper_servers.pause(_index(node))
+        else:
+            self._cluster.pause(broker_id(node))
+
+    def resume(self, node: str) -> None:
+        if node.startswith("zookeeper"):
+            self._cluster.zookeeper_servers.resume(_index(node))
+        else:
+            self._cluster.resume(broker_id(node))
+
+    # --- links and disks -------------------------------------------------------------------------------------------------
+
+    def block(self, source: str, sink: str) -> None:
+        if source.startswith("zookeeper") and sink.startswith("zookeeper"):
+            raise NotOffered("ZooKeeper servers of a local cluster talk to each other directly")
+        self.links.block(source, sink)
+
+    def unblock(self, source: str, sink: str) -> None:
+        self.links.unblock(source, sink)
+
+    def answer_again(self, node: str) -> None:
+        self.links.to[broker_id(node)].reset(from_clients)
+        super().answer_again(node)
+
+    def slow(self, node: str, delay_s: float) -> None:
+        self.links.to[broker_id(node)].delay(delay_s)
+        # A follower is slow in what it asks, too.
+        asks = f"broker-{broker_id(node)}".encode()
+        for other, proxy in enumerate(self.links.to):
+            if other != broker_id(node):
+                proxy.delay(delay_s, lambda greeting: asks in greeting)
+
+    def fill_disk(self, node: str) -> None:
+        """No file of the broker may grow any more. Python ignores the signal that comes with it; a write fails (EFBIG)."""
+        pid = self._cluster.pid(broker_id(node))
+        _, hard = before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, hard))
+        self._full[node] = (pid, before)
+
+    def free_disk(self, node: str) -> None:
+        pid, before = self._full.pop(node)
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+    # --- the end ---------------------------------------------------------------------------------------------------------
+
+    def heal_all(self) -> None:
+        self.links.heal()
+        for node in list(self._full):
+            self.free_disk(node)
+        for node in (*self.zookeepers(), *self.brokers()):
+            self.resume(node)
+            if not self.running(node):
+                self.start(node)
+        self._cluster.wait_ready(HEAL_TIMEOUT_S)
+
+    def replica_log(self, node: str, topic: str, partition: int) -> bytes:
+        folder = self._cluster.data_path(broker_id(node)) / f"{topic}-{partition}"
+        return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+
+    def log_tail(self, node: str) -> str:
+        if node.startswith("zookeeper"):
+            return last_lines(self._cluster.zookeeper_servers.log_path(_index(node)))
+        return last_lines(self._cluster.log_path(broker_id(node)))
+
+
+def _index(node: str) -> int:
+    return int(node.removeprefix("zookeeper"))
