@@ -30,8 +30,6 @@ def leaves_a_quorum(faults: Collection[Fault]) -> bool:
         return False
     if any(fault.kind in (Kind.CUT, Kind.CUT_FROM, Kind.CUT_TO) and not _from_zookeeper(fault) for fault in hurt):
         return False  # the controller sees a leader that lives, and its followers cannot copy
-    if any(fault.kind is Kind.DISK_FULL for fault in hurt):
-        return False  # a broker whose disk fails keeps what it leads until it is started anew
     zookeeper_lost = any(fault.victim in (Role.ZOOKEEPER_MAJORITY, Role.ZOOKEEPER_ALL) for fault in faults)
     return not (zookeeper_lost and hurt)
 

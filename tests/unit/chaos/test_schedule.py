@@ -77,7 +77,7 @@ def test_faults_that_expect_progress_last_long_enough_to_see_it() -> None:
         ([Fault(Kind.KILL, Role.MAJORITY)], False),
         ([Fault(Kind.KILL, Role.ALL)], False),
         ([Fault(Kind.CUT_FROM, Role.LEADER, Role.FOLLOWERS)], False),
-        ([Fault(Kind.DISK_FULL, Role.LEADER)], False),
+        ([Fault(Kind.DISK_FULL, Role.LEADER)], True),
     ],
 )
 def test_progress_is_expected_when_at_most_one_broker_suffers_and_can_be_replaced(
