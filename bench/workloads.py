@@ -29,7 +29,8 @@ def produce_batches(
     async def run() -> float:
         per_call = max(1, batch_size // value_size)
         values = [bytes(value_size)] * per_call
-        async with AsyncProducer(bootstrap_servers=bootstrap, acks=acks, batch_size=batch_size) as producer:
+        how = {"acks": acks, "batch_size": batch_size, "partitioner": "sticky"}  # a list stays together: one batch
+        async with AsyncProducer(bootstrap_servers=bootstrap, **how) as producer:
             await (await producer.send(topic, b"warm"))
             os.sync()  # what others wrote must not be waited for in our time
             began = time.perf_counter()

@@ -156,21 +156,21 @@ class Accumulator:
         with self._lock:
             return list(dict.fromkeys([*self._sealed, *self._open])) if self._sealed else list(self._open)
 
-    def take(self, where: TopicPartition, now: float, linger_s: float) -> ProducerBatch | None:
-        """The next batch of a partition that should go now; None when none is due yet."""
+    def take(self, where: TopicPartition, now: float, linger_s: float, most: int = 1) -> list[ProducerBatch]:
+        """The next batches of a partition that should go now, at most so many; none when none is due yet."""
         with self._lock:
             queue = self._sealed.get(where)
             if queue:
-                if queue[0].not_before > now:
-                    return None
-                batch = queue.popleft()
+                taken: list[ProducerBatch] = []
+                while queue and len(taken) < most and queue[0].not_before <= now:
+                    taken.append(queue.popleft())
                 if not queue:
                     del self._sealed[where]
-                return batch
+                return taken
             open_batch = self._open.get(where)
-            if open_batch is None or open_batch.opened_at + linger_s > now:
-                return None
-            return self._open.pop(where)
+            if most < 1 or open_batch is None or open_batch.opened_at + linger_s > now:
+                return []
+            return [self._open.pop(where)]
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Return a batch that must be sent again to its place before all younger ones."""

@@ -17,7 +17,7 @@ Deserializer = Callable[[Any], Any]
 DEFAULT_PORT = 9092
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
-"""A broker remembers the last five batches of a producer: more in flight could not be told apart when they come again."""
+"""What brokers remember of a producer covers so many requests: more in flight could not be told apart when they come again."""
 
 
 def option(default: Any, text: str) -> Any:

@@ -7,7 +7,7 @@ leader's connection has room for one more request, so that batches grow by thems
 import asyncio
 import logging
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 from typing import cast
@@ -55,6 +55,10 @@ GRACE_S = 1.0
 """The broker itself gives up after request_timeout_ms; so much later we stop waiting for it."""
 
 
+BATCHES_PER_REQUEST = 5
+"""Batches of one partition that travel together when so many wait: most of a request's cost is its own, not theirs. With five
+requests in flight there are no more of them than brokers remember of a producer."""
+
 FIRST_LOOK_S = 0.01
 """How soon to ask again who leads, the first time; a new leader is mostly found within a tenth of a second."""
 
@@ -78,7 +82,6 @@ class SendLoop:
         self._flushing = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
-        self._in_flight: Counter[int] = Counter()
         self._errands = Errands(self.wake_here)
         self._travelling = Travelling(self._loop, self._overdue)
         self._looks: Iterator[float] | None = None
@@ -157,9 +160,9 @@ class SendLoop:
                 if leader is None:
                     blocked = True
                     continue
-                batch = self._accumulator.take(where, now, linger_s)
-                if batch is not None:
-                    chosen[leader].append(batch)
+                batches = self._accumulator.take(where, now, linger_s, BATCHES_PER_REQUEST)
+                if batches:
+                    chosen[leader] += batches
             for leader, batches in chosen.items():
                 self._send(leader, batches)
             if not chosen or self._accumulator.empty:
@@ -173,7 +176,7 @@ class SendLoop:
         if leader is None:
             self._errands.run("refresh", self._refresh)
             return None
-        if self._in_flight[leader] >= self._config.max_in_flight_requests_per_connection:
+        if self._travelling.requests[leader] >= self._config.max_in_flight_requests_per_connection:
             return None
         if self._cluster.open_channel(leader) is None:
             self._errands.run(("connect", leader), partial(self._connect, leader))
@@ -181,7 +184,7 @@ class SendLoop:
         return leader
 
     def _send(self, leader: int, batches: list[ProducerBatch]) -> None:
-        """One request with a batch of each of several partitions, or more where the size demands it."""
+        """One request with batches of several partitions, or more where the size demands it."""
         channel = self._cluster.open_channel(leader)
         group: list[ProducerBatch] = []
         size = 0
@@ -217,12 +220,10 @@ class SendLoop:
             channel.send_unanswered(request, attachments)
             for batch in sent:
                 self._finish(batch)
-            self._in_flight[leader] += (
-                1  # no answer says that the broker keeps up: go on when the socket took the bytes
-            )
+            # No answer says that the broker keeps up: go on when the socket took the bytes.
+            self._travelling.requests[leader] += 1
             self._errands.run(("drain", leader, object()), partial(self._drain, leader, channel))
         else:
-            self._in_flight[leader] += 1
             travelling = SentRequest(leader, channel, sent, time.monotonic(), self._request_timeout_s)
             self._travelling.add(travelling)
             channel.call(request, partial(self._answered, travelling), attachments)
@@ -251,7 +252,6 @@ class SendLoop:
         self._errands.run(("close", sent.channel), sent.channel.close)
 
     def _answered(self, sent: SentRequest, answer: Answer | OttlaError) -> None:
-        self._in_flight[sent.leader] -= 1
         self._travelling.remove(sent)
         if isinstance(answer, OttlaError):
             self._lost(sent.batches, answer)
@@ -392,7 +392,7 @@ class SendLoop:
         try:
             await channel.writable()
         finally:
-            self._in_flight[leader] -= 1
+            self._travelling.requests[leader] -= 1
 
 
 def _settle(waiter: asyncio.Future[None]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from ottla.client.batches import ProducerBatch
@@ -44,6 +45,8 @@ class Travelling:
         self._loop = loop
         self._overdue = overdue
         self._sent: dict[SentRequest, None] = {}
+        self.requests: Counter[int] = Counter()
+        """How many travel to each broker."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
 
@@ -55,11 +58,13 @@ class Travelling:
 
     def add(self, sent: SentRequest) -> None:
         self._sent[sent] = None
+        self.requests[sent.leader] += 1
         self._set_timer(sent.look_at)
 
     def remove(self, sent: SentRequest) -> None:
         """It was answered, or its connection is lost."""
         del self._sent[sent]
+        self.requests[sent.leader] -= 1
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -14,14 +14,14 @@ class Part(Protocol):
     partition: int
 
 
-def check_parts(parts: Sequence[Part]) -> None:
+def check_parts(parts: Sequence[Part], *, repeated: bool = False) -> None:
     """Raise if there are too many, or if a partition is asked for twice: each would be worked on, and waited for, again."""
     count = len(parts)
     if count < 2:
         return
     if count > PARTS_MAX:
         raise InvalidRequest(f"{count} parts in one request; at most {PARTS_MAX}")
-    if len({(part.topic, part.partition) for part in parts}) != count:
+    if not repeated and len({(part.topic, part.partition) for part in parts}) != count:
         raise InvalidRequest(f"{count} parts in one request, and some name the same partition")
 
 

@@ -1,6 +1,6 @@
 """What a partition remembers of its idempotent producers, so that a batch that is sent twice is stored once. Pure.
 
-For each producer id: its epoch and its last five batches, as many as a producer may have in flight. All of it follows from
+For each producer id: its epoch and its last batches, as many as a producer may have in flight. All of it follows from
 the headers of the batches in the log, so every replica knows it, and a new leader too.
 """
 
@@ -11,10 +11,10 @@ from typing import NamedTuple
 from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import DuplicateSequenceNumber, InvalidProducerEpoch, InvalidRecord, OutOfOrderSequenceNumber
 
-WINDOW = 5
-"""Batches remembered of each producer: the most that it may have in flight (Kafka's limit)."""
+WINDOW = 25
+"""Batches remembered of each producer: the most that it may have in flight, in five requests (Kafka's limit) of five each."""
 
-PRODUCERS_MAX = 20_000
+PRODUCERS_MAX = 10_000
 """Producers remembered of each partition; the one that was silent for longest is forgotten first."""
 
 SEQUENCES = 2**31

@@ -152,11 +152,8 @@ def test_a_hundred_thousand_parts_are_refused(unharmed: Victim) -> None:
             assert client.error_of(request) is InvalidRequest
 
 
-def test_the_same_partition_twice_in_a_request_is_refused(unharmed: Victim) -> None:
-    batch = one_record()
+def test_the_same_partition_twice_in_a_request_for_records_is_refused(unharmed: Victim) -> None:
     with greet(unharmed) as client:
-        produce = ProduceRequest(1, 1000, [ProducePart("target", 0, len(batch))] * 2)
-        assert client.error_of(produce, [batch, batch]) is InvalidRequest
         assert client.error_of(FetchRequest(60_000, 1, 1, [FetchPart("target", 0, 0, 1)] * 9999)) is InvalidRequest
         assert client.error_of(ListOffsetsRequest([ListOffsetsPart("target", 0, 5)] * 2)) is InvalidRequest
 

@@ -14,6 +14,11 @@ from ottla.wire.records import RecordBatch
 HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
+def take(waiting, where, now, linger_s):
+    """The next batch alone."""
+    return next(iter(waiting.take(where, now, linger_s)), None)
+
+
 def accumulator(batch_size=1000, buffer_memory=10_000, record_max=5_000, delivery_timeout_s=10.0):
     return Accumulator(batch_size, buffer_memory, record_max, delivery_timeout_s)
 
@@ -34,14 +39,14 @@ def test_records_of_a_partition_share_a_batch_in_the_order_of_sending():
 def test_open_batch_waits_for_its_linger_and_a_full_one_does_not():
     waiting = accumulator()
     add(waiting, b"a", now=5.0)
-    assert waiting.take(HERE, 5.5, 1.0) is None
+    assert take(waiting, HERE, 5.5, 1.0) is None
     assert waiting.next_due(1.0) == 6.0
-    assert waiting.take(HERE, 6.0, 1.0) is not None
+    assert take(waiting, HERE, 6.0, 1.0) is not None
     full = []
     waiting.on_sealed = lambda: full.append(1)
     add(waiting, b"x" * 1000, now=10.0)
     assert full == [1]
-    assert waiting.take(HERE, 10.0, 1.0) is not None
+    assert take(waiting, HERE, 10.0, 1.0) is not None
 
 
 def test_large_record_does_not_swell_the_batch_that_others_wait_in():
@@ -50,7 +55,7 @@ def test_large_record_does_not_swell_the_batch_that_others_wait_in():
     large, place = add(waiting, b"y" * 900)
     assert large is not small
     assert place == 0
-    assert waiting.take(HERE, 0.0, 0.0) is small
+    assert take(waiting, HERE, 0.0, 0.0) is small
 
 
 def test_record_larger_than_a_request_is_refused_and_nothing_is_queued():
@@ -80,7 +85,7 @@ def test_many_records_make_batches_that_hold_all_of_them_in_order_and_count_thei
     assert all(len(batch) == 1 or batch.size - HEADER_SIZE <= batch_size + 316 for batch in batches)
     assert waiting.pending_bytes == sum(len(value or b"") + RECORD_OVERHEAD for value in values)
     for batch in batches:
-        assert waiting.take(HERE, 0.0, 0.0) is batch
+        assert take(waiting, HERE, 0.0, 0.0) is batch
         waiting.release(batch)
     assert waiting.pending_bytes == 0
 
@@ -90,7 +95,7 @@ def test_many_records_go_behind_what_was_sent_before_them():
     before, _ = add(waiting, b"before")
     waiting.add_many(HERE, None, [b"many"], 7, 0.0)
     after, _ = add(waiting, b"after")
-    taken = [waiting.take(HERE, 0.0, 0.0) for _ in range(3)]
+    taken = [take(waiting, HERE, 0.0, 0.0) for _ in range(3)]
     assert [batch.values for batch in taken if batch] == [[b"before"], [b"many"], [b"after"]]
     assert taken[0] is before
     assert taken[2] is after
@@ -101,27 +106,27 @@ def test_batch_that_is_put_back_goes_before_all_younger_ones_and_after_its_wait(
     batches = []
     for value in (b"1", b"2", b"3"):
         add(waiting, value)
-        batches.append(waiting.take(HERE, 0.0, 0.0))
+        batches.append(take(waiting, HERE, 0.0, 0.0))
     first, second, third = batches
     second.not_before = 5.0
     for batch in (third, second, first):
         waiting.put_back(batch)
-    assert waiting.take(HERE, 0.0, 0.0) is first
-    assert waiting.take(HERE, 0.0, 0.0) is None
-    assert waiting.take(HERE, 5.0, 0.0) is second
-    assert waiting.take(HERE, 5.0, 0.0) is third
+    assert take(waiting, HERE, 0.0, 0.0) is first
+    assert take(waiting, HERE, 0.0, 0.0) is None
+    assert take(waiting, HERE, 5.0, 0.0) is second
+    assert take(waiting, HERE, 5.0, 0.0) is third
 
 
 def test_batch_split_again_and_again_keeps_its_order_its_bytes_and_its_records_places():
     waiting = accumulator()
     for value in (b"1", b"2", b"3", b"4", b"5"):
         whole, _ = add(waiting, value)
-    waiting.take(HERE, 0.0, 0.0)
+    take(waiting, HERE, 0.0, 0.0)
     younger, _ = add(waiting, b"younger")
     pending = waiting.pending_bytes
     waiting.split(whole)
     sent = []
-    while (batch := waiting.take(HERE, 0.0, 0.0)) is not younger:
+    while (batch := take(waiting, HERE, 0.0, 0.0)) is not younger:
         assert batch is not None
         if len(batch) > 1:
             waiting.split(batch)
@@ -162,7 +167,7 @@ def test_abandoned_accumulator_fails_all_that_was_on_its_way():
     waiting = accumulator()
     batch, _ = add(waiting, b"a")
     travelling, _ = add(waiting, b"b", where=THERE)
-    waiting.take(THERE, 0.0, 0.0)
+    take(waiting, THERE, 0.0, 0.0)
     waiting.abandon(ClientClosed("forked"))
     for each in (batch, travelling):
         with pytest.raises(ClientClosed, match="forked"):
@@ -200,3 +205,16 @@ def test_timestamp_of_the_broker_wins_and_unacknowledged_records_have_no_offset(
     batch.values, batch.timestamps = [b"a", b"b"], [1, 2]
     batch.finish(-1, 99)
     assert [(batch.metadata(i).offset, batch.metadata(i).timestamp) for i in (0, 1)] == [(-1, 99), (-1, 99)]
+
+
+def test_batches_that_wait_are_taken_together_in_their_order_and_the_open_one_is_left() -> None:
+    waiting = accumulator(batch_size=1000)
+    sealed = [waiting.add_many(HERE, None, [b"x" * 900], 0, 0.0)[0] for _ in range(5)]
+    open_batch, _ = waiting.add(HERE, None, b"open", None, 0, 0.0)
+    assert waiting.take(HERE, 0.0, 0.0, 3) == sealed[:3]
+    sealed[3].not_before = 0.0
+    sealed[4].not_before = 9.0
+    assert waiting.take(HERE, 0.0, 0.0, 3) == [sealed[3]], "one that must wait holds up those behind it"
+    assert waiting.take(HERE, 0.0, 0.0, 3) == []
+    assert waiting.take(HERE, 9.0, 0.0, 3) == [sealed[4]]
+    assert waiting.take(HERE, 9.0, 0.0, 3) == [open_batch]
