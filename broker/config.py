@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.broker.listeners import Listeners, parse_address, parse_listeners
+from ottla.net.busy_poll import BUSY_POLL_MAX_US
 from ottla.net.connection import Limits
 from ottla.wire.errors import ConfigError
 from ottla.wire.names import BROKER_ID_MAX
@@ -79,6 +80,7 @@ class BrokerConfig:
     )
     socket_request_max_bytes: int = setting(100 * 1024 * 1024, "the longest request")
     queued_max_request_bytes: int = setting(512 * 1024 * 1024, "memory for requests that have arrived in part")
+    socket_busy_poll_us: int = setting(200, "how long to stay awake after traffic, in microseconds; 0 sleeps at once")
     max_connections: int = setting(10_000, "how many connections may be open")
     max_connections_per_ip: int = setting(5_000, "how many connections may be open from one address")
     connections_max_idle_ms: int = setting(600_000, "a connection that is silent for this long is closed")
@@ -107,6 +109,8 @@ class BrokerConfig:
         )
         for name in ("log_segment_bytes", "message_max_bytes", "min_insync_replicas", "socket_request_max_bytes"):
             _require(getattr(self, name) > 0, property_name(name), getattr(self, name), "a positive number")
+        busy = self.socket_busy_poll_us
+        _require(0 <= busy <= BUSY_POLL_MAX_US, "socket.busy.poll.us", busy, f"0 to {BUSY_POLL_MAX_US}")
         self.all_listeners()
         parse_address("admin.listener", self.admin_listener)
 

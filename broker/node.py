@@ -36,6 +36,7 @@ from ottla.broker.storage.clean_loop import CleanIntervals, CleanLoop
 from ottla.broker.storage.flush_loop import Flusher
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.log_dir import LogDir
+from ottla.net.busy_poll import stay_awake
 from ottla.net.server import Server
 from ottla.wire.errors import ConfigError
 from ottla.wire.messages import Api, ListenerAddress
@@ -84,6 +85,7 @@ class Node:
 
     async def _start(self) -> None:
         config = self._config
+        stay_awake(config.socket_busy_poll_us)
         session = ZkSession(config.zookeeper_connect, timeout_ms=config.zookeeper_session_timeout_ms)
         await session.start(config.zookeeper_connection_timeout_ms / 1000)
         self._parts.push_async_callback(session.close)

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from ottla.client.config import ClientConfig
 from ottla.client.connect_loop import connect_unhurried
+from ottla.net.busy_poll import stay_awake
 from ottla.net.channel import Channel
 from ottla.net.retry import backoff
 from ottla.wire.errors import (
@@ -168,6 +169,7 @@ class Cluster:
 
     async def _connect(self, host: str, port: int) -> Channel:
         timeout_s = self._config.connect_timeout_ms / 1000
+        stay_awake(self._config.busy_poll_us)
         try:
             channel = await connect_unhurried(host, port, client_id=self._config.client_id, timeout_s=timeout_s)
         except OttlaError as error:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
+from ottla.net.busy_poll import BUSY_POLL_MAX_US
 from ottla.wire.batch import Codec
 from ottla.wire.errors import ConfigError
 from ottla.wire.messages import ACKS_ALL, ACKS_LEADER, ACKS_NONE
@@ -38,11 +39,17 @@ class ClientConfig:
     metadata_max_age_ms: int = option(300_000, "after this time the client asks anew who leads what")
     retry_backoff_ms: int = option(50, "the first wait before a request is tried again")
     retry_backoff_max_ms: int = option(1_000, "the longest wait before a request is tried again")
+    busy_poll_us: int = option(
+        200, "how long the event loop stays awake after traffic, in microseconds; 0 sleeps at once"
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bootstrap_servers", parse_addresses(self.bootstrap_servers))
         self.require_positive("request_timeout_ms", "connect_timeout_ms", "metadata_max_age_ms")
         self.require_positive("retry_backoff_ms", "retry_backoff_max_ms")
+        require(
+            0 <= self.busy_poll_us <= BUSY_POLL_MAX_US, "busy_poll_us", self.busy_poll_us, f"0 to {BUSY_POLL_MAX_US}"
+        )
 
     def require_positive(self, *names: str) -> None:
         for name in names:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
+from ottla.net.busy_poll import busy_poll
 from ottla.wire import native
 from ottla.wire.batch import Buffer
 from ottla.wire.errors import (
@@ -59,6 +60,7 @@ class Channel(asyncio.BufferedProtocol):
         self._waiting: deque[tuple[int, type[Message], Receiver]] = deque()
         self._ids = itertools.count(1)
         self._broken: OttlaError | None = None
+        self._busy = busy_poll()
         self._writable = asyncio.Event()
         self._writable.set()
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -83,6 +85,7 @@ class Channel(asyncio.BufferedProtocol):
         pieces = native.encode_request(request, correlation_id, self._client_id, attachments)
         self._waiting.append((correlation_id, type(request).response, receiver))
         self._write(pieces)
+        self._busy.active()
 
     def send(self, request: Request, attachments: Sequence[Buffer] = ()) -> asyncio.Future[Answer]:
         """As ``call``, with a future that brings the answer."""
@@ -145,6 +148,7 @@ class Channel(asyncio.BufferedProtocol):
         try:
             while (body := self._reader.next_frame()) is not None:
                 self._received(body)
+            self._busy.active()
         except OttlaError as error:
             error.broker = self.address
             self._break(error)

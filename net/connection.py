@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
+from ottla.net.busy_poll import busy_poll
 from ottla.net.channel import set_no_delay
 from ottla.net.reply import Later, LaterFromFuture, Reply, Turn
 from ottla.wire import connection as dialect
@@ -68,6 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         self._host = host
         self._handler = host.handler
         self._turn = host.turn
+        self._busy = busy_poll()
         self._limits = host.limits
         self._reader = FrameReader(host.pool, host.limits.first_frame_max)
         self._transport: asyncio.Transport | None = None
@@ -117,6 +119,7 @@ class Connection(asyncio.BufferedProtocol):
         self._work()
         self._reader.keep()
         self._turn.end()
+        self._busy.active()
 
     def pause_writing(self) -> None:
         self._stalled_at = time.monotonic()
