@@ -160,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_began_at = None
         elif self._frame_began_at is None:
             self._frame_began_at = self._heard_at
-        if self._read_paused or self._answers or self._stalled_at is not None:
+        if self._read_paused or self._stalled_at is not None or len(self._answers) >= self._limits.requests_in_flight:
             self._adjust_reading()
 
     def _handle(self, frame: memoryview) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable
-from weakref import WeakKeyDictionary
 
 from ottla.broker.api.parts import check_parts, told
 from ottla.broker.cluster_view import ClusterView
@@ -45,7 +44,7 @@ class FetchHandler:
         self._rooms = rooms
         self._bytes_out = metrics.bytes_out
         self._on_replica_fetch = on_replica_fetch
-        self._followers: WeakKeyDictionary[Connection, tuple[Later, _Fetch]] = WeakKeyDictionary()
+        self._followers: dict[int, tuple[Connection, Later, _Fetch]] = {}  # the last fetch of each, answered or not
         self._news: asyncio.TimerHandle | None = None
         rooms.on_committed = self._more_is_committed
 
@@ -59,8 +58,7 @@ class FetchHandler:
                 # A forged follower could read what is not committed and make the leader believe that it is replicated.
                 connection.refuse("it fetched as a replica and is no broker")
                 raise ClusterAuthorizationFailed("only brokers of this cluster fetch as replicas")
-            if connection in self._followers:
-                self._supersede(connection)
+            self._supersede(connection, request.replica_id)
             fetch.note_progress(self._on_replica_fetch)
         fetch.look()
         wait_s = min(max(request.max_wait_ms, 0) / 1000, WAIT_MAX_S)
@@ -74,14 +72,14 @@ class FetchHandler:
             wait_s,
         )
         if fetch.by_replica:
-            self._followers[connection] = (waiting, fetch)
+            self._followers[request.replica_id] = (connection, waiting, fetch)
         return waiting
 
-    def _supersede(self, connection: Connection) -> None:
+    def _supersede(self, connection: Connection, replica: int) -> None:
         """A follower asks again before it was answered, for it follows more by now: answer what it asked before at once."""
-        waiting, fetch = self._followers.pop(connection)
-        if waiting.open:
-            waiting.give(self._reply(fetch, again=True))
+        last = self._followers.get(replica)
+        if last is not None and last[1].open and last[0] is connection:
+            last[1].give(self._reply(last[2], again=True))
 
     def _more_is_committed(self) -> None:
         """Followers that have everything hear, a little later, that more is committed than they know.
@@ -93,9 +91,9 @@ class FetchHandler:
 
     def _tell_followers(self) -> None:
         self._news = None
-        for connection, (waiting, fetch) in list(self._followers.items()):
+        for connection, waiting, fetch in list(self._followers.values()):
             if waiting.open and fetch.more_is_committed():
-                self._supersede(connection)
+                self._supersede(connection, fetch.replica)
 
     def _reply(self, fetch: "_Fetch", again: bool = False) -> Reply:
         if again:
@@ -108,8 +106,8 @@ class _Fetch:
     """One fetch request being answered."""
 
     __slots__ = (
-        "_min_bytes", "_partitions", "_refused", "_request", "_seen", "_view", "attachments", "by_replica", "failed", "results",
-        "size",
+        "_min_bytes", "_partitions", "_refused", "_request", "_seen", "_view", "attachments", "by_replica", "failed", "replica",
+        "results", "size",
     )  # fmt: skip
 
     def __init__(self, partitions: Partitions, view: ClusterView, request: FetchRequest) -> None:
@@ -119,6 +117,7 @@ class _Fetch:
         self._min_bytes = max(request.min_bytes, 0)
         self._seen: list[tuple[Partition, int, int]] = []
         self._refused: dict[int, OttlaError | Divergence] = {}
+        self.replica = request.replica_id
         self.by_replica = request.replica_id != CONSUMER
         self.size = 0
         self.failed = False

@@ -27,16 +27,20 @@ class Waiting(Later):
         give_up: Callable[[], Reply],
         keys: tuple[Hashable, ...],
     ) -> None:
-        super().__init__()
+        self.reply = None
+        self.abandoned = False
+        self.on_given = None
         self._purgatory = purgatory
         self.attempt = attempt
         self.give_up = give_up
         self.keys = keys
 
     def give(self, reply: Reply) -> None:
-        if self.open:  # Invariant: an operation completes once
+        if self.reply is None and not self.abandoned:  # Invariant: an operation completes once
             self._purgatory.remove(self)
-            super().give(reply)
+            self.reply = reply
+            if self.on_given is not None:
+                self.on_given()
 
     def abandon(self) -> None:
         if self.open:
