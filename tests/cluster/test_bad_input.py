@@ -155,7 +155,7 @@ def test_a_head_of_a_hundred_megabytes_is_not_even_read(unharmed: Victim) -> Non
 @pytest.mark.parametrize(
     "fields",
     [[], None, {}, [1], [1, 1, "parts"], [1, 1, [["target"]]], [1, 1, [["target", 0, -1]]], [1, 1, [["target", 0, 5]]],
-     [1, 1, [["target", 0, 2**63]]], [1, 1, [["target", 0, 0]] * 3], ["1", 1, []], [1.5, 1, []]],
+     [1, 1, [["target", 0, 2**63]]], ["1", 1, []], [1.5, 1, []]],
     ids=repr,
 )  # fmt: skip
 def test_fields_that_lie_are_invalid_and_the_connection_lives(unharmed: Victim, fields: Any) -> None:

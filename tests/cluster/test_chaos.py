@@ -1,7 +1,6 @@
 """Chaos on live clusters: a sound one is found sound, and one that lacks a safety mechanism is found out."""
 
 import os
-import random
 
 import pytest
 
@@ -25,9 +24,8 @@ def kinds(outcome: Outcome) -> set[str]:
 
 
 def test_random_faults_find_nothing() -> None:
-    """OTTLA_SEED to see the same faults again."""
-    seed = int(os.environ.get("OTTLA_SEED", random.randrange(2**31)))
-    outcome = suffer("random", 25, seed)
+    """OTTLA_SEED for other faults; `make chaos` goes on for longer, with containers too."""
+    outcome = suffer("random", 15, int(os.environ.get("OTTLA_SEED", "1")))
     assert outcome.passed, report(outcome.violations)
     found = summary(outcome)
     assert found["sends"]["ok"] > 1000

@@ -41,7 +41,10 @@ def test_a21_disk_of_a_leader_fails_and_another_leads_at_once() -> None:
         cluster.start(leader)
         wait_until(lambda: all(len(p.isr) == 3 for p in admin.describe_topic("t").partitions), WAIT_S)
         with Consumer("t", bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
-            read = [record.value for _ in range(20) for record in consumer.poll(timeout=0.5, max_records=1000)]
+            read: list[bytes] = []
+            while len(read) < 303:
+                read += [record.value for record in consumer.poll(timeout=WAIT_S, max_records=1000)]
+            read += [record.value for record in consumer.poll(timeout=0.2, max_records=1000)]
     assert sorted(read) == sorted([b"before"] * 3 + [b"%d" % number for number in range(300)])
 
 

@@ -91,7 +91,8 @@ def test_all_others_refuse_and_live_they_are_fenced_one_by_one_and_not_for_ever(
     load.check()
     times = [at for at, _ in seen]
     assert len(seen) >= 2, seen
-    assert min(later - at for at, later in itertools.pairwise(times)) > 0.8 * PACE_S, seen
+    # Of the decisions; the log tells when each had been carried out, which takes now less and now more.
+    assert min(later - at for at, later in itertools.pairwise(times)) > 0.5 * PACE_S, seen
     for broker in other_brokers(cluster, controller):
         # One fence is free if it was believed before the other one looked dead too.
         assert sum(fenced == broker for _, fenced in seen) <= FENCES_MAX + 1, seen
