@@ -1,7 +1,10 @@
 #!/bin/bash
 # Makes a base image out of Debian's packages, for where no registry is in reach: docker/make_base.sh NAME:TAG
-# Needs mmdebstrap and root. Documentation and translations are left out, also from what is installed later.
+# Needs root, and mmdebstrap, which it installs on a Debian. Documentation and translations are left out, also from what is installed later.
 set -euo pipefail
+if ! command -v mmdebstrap >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get update --quiet --quiet && apt-get install --quiet --quiet --yes --no-install-recommends mmdebstrap >/dev/null
+fi
 command -v mmdebstrap >/dev/null || {
     echo "mmdebstrap is missing: apt-get install mmdebstrap (or set OTTLA_BASE_IMAGE to an image with Python 3.11)" >&2
     exit 1

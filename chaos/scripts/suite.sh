@@ -1,6 +1,6 @@
 #!/bin/sh
 # What `make chaos` runs: suite.sh PYTHON SECONDS. Random faults on processes of this machine and, where there is a Docker
-# engine with our images, on containers of a project of its own. All of it takes about SECONDS; reports: chaos-results/.
+# engine, on containers of a project of its own, with images of this checkout. All of it takes about SECONDS; reports: chaos-results/.
 set -eu
 cd "$(dirname "$0")/../.."
 python=$1
@@ -8,8 +8,8 @@ seconds=$2
 seed=${SEED:-$(date +%s)}
 overhead=60 # to start a cluster, to heal it and to check what happened
 
-has_images() {
-    docker image inspect ottla-broker:latest ottla-zookeeper:latest >/dev/null 2>&1
+has_engine() {
+    docker info >/dev/null 2>&1
 }
 
 run() {
@@ -21,7 +21,8 @@ run() {
 }
 
 failed=0
-if has_images; then
+mkdir -p chaos-results
+if has_engine; then
     run local $((seconds / 2)) || failed=1
     COMPOSE_PROJECT_NAME=ottla-chaos-$$
     # shellcheck disable=SC2046
@@ -29,10 +30,11 @@ if has_images; then
     export COMPOSE_PROJECT_NAME OTTLA_PORT0="$1" OTTLA_PORT1="$2" OTTLA_PORT2="$3"
     export OTTLA_ADMIN_PORT0="$4" OTTLA_ADMIN_PORT1="$5" OTTLA_ADMIN_PORT2="$6"
     trap 'docker/compose.sh down --volumes >/dev/null 2>&1' EXIT
+    docker/images.sh "$python"
     docker/compose.sh up >chaos-results/compose-up.log 2>&1 || { cat chaos-results/compose-up.log >&2; exit 1; }
     run compose $((seconds / 2)) --project "$COMPOSE_PROJECT_NAME" || failed=1
 else
-    echo "no Docker engine with our images (make images): containers are left out" >&2
+    echo "no Docker engine in reach: containers are left out" >&2
     run local "$seconds" || failed=1
 fi
 exit $failed
