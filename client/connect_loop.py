@@ -4,12 +4,9 @@ import asyncio
 
 from ottla.net.channel import Channel, connect
 
-_closing: set[asyncio.Future[None]] = set()
-"""The event loop itself holds tasks but weakly."""
-
 
 async def connect_unhurried(host: str, port: int, *, client_id: str, timeout_s: float) -> Channel:
-    """As ``connect``, but a caller that is cancelled does not cancel the connecting; what comes of it is then closed.
+    """As ``connect``, but a caller that is cancelled does not cancel the connecting; what comes of it is then hung up on.
 
     uvloop leaves a transport that is cancelled in the middle without a connection_lost, and closing it would wait for that.
     """
@@ -17,12 +14,11 @@ async def connect_unhurried(host: str, port: int, *, client_id: str, timeout_s: 
     try:
         return await asyncio.shield(connecting)
     except asyncio.CancelledError:
-        connecting.add_done_callback(_close_when_made)
+        connecting.add_done_callback(_hang_up_when_made)
         raise
 
 
-def _close_when_made(connecting: asyncio.Future[Channel]) -> None:
+def _hang_up_when_made(connecting: asyncio.Future[Channel]) -> None:
+    # At once and not in a task: the event loop may be about to end, and would complain of one that is left behind.
     if not connecting.cancelled() and connecting.exception() is None:
-        closing = asyncio.ensure_future(connecting.result().close())
-        _closing.add(closing)
-        closing.add_done_callback(_closing.discard)
+        connecting.result().abort()

@@ -133,6 +133,12 @@ class Channel(asyncio.BufferedProtocol):
             # Bounded: a connection that was cancelled while it was made may never be told that it is lost.
             await asyncio.wait([self._closed], timeout=CLOSE_TIMEOUT_S)
 
+    def abort(self) -> None:
+        """Hang up now, and wait for nothing."""
+        self._break(ClientClosed(f"the connection to {self.address} was closed"))
+        if self._transport is not None:
+            self._transport.abort()
+
     # --- for asyncio -------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
