@@ -7,12 +7,16 @@ one of its keys is touched. Touching is cheap and may happen many times in one t
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from ottla.net.reply import Later, Reply, Turn
 from ottla.wire.errors import OttlaError, UnknownServerError
 
 logger = logging.getLogger(__name__)
+
+
+SPARE_DEADLINES = 1000
+"""How many deadlines of operations that are done may be kept: so long no time is spent on throwing them away."""
 
 
 class Waiting(Later):
@@ -88,7 +92,7 @@ class Purgatory:
             self._touched[key] = None
 
     def remove(self, operation: Waiting) -> None:
-        """Watch an operation no more. Its deadline stays in the heap and means nothing when it comes."""
+        """Watch an operation no more. Its deadline may stay in the heap, and means nothing when it comes."""
         self.size -= 1
         for key in operation.keys:
             watchers = self._watched[key]
@@ -113,6 +117,9 @@ class Purgatory:
         loop = asyncio.get_running_loop()
         self._count += 1
         entry = (loop.time() + timeout_s, self._count, operation)
+        if len(self._deadlines) > 2 * self.size + SPARE_DEADLINES:
+            self._deadlines = [known for known in self._deadlines if known[2].open]
+            heapify(self._deadlines)
         heappush(self._deadlines, entry)
         if self._deadlines[0] is entry:
             if self._timer is not None:

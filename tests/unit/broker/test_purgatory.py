@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from ottla.broker.replication.purgatory import Purgatory, Waiting
+from ottla.broker.replication.purgatory import SPARE_DEADLINES, Purgatory, Waiting
 from ottla.net.reply import Reply, Turn
 from ottla.wire.errors import StorageError, UnknownServerError
 from ottla.wire.messages import Done
@@ -212,3 +212,13 @@ async def test_an_operation_that_waits_again_inside_an_attempt_is_not_lost(purga
     purgatory.touch("p")
     assert await given(started[0]) is DONE
     assert outer.open
+
+
+async def test_operations_that_are_done_are_not_kept_until_their_time_would_have_been_over(
+    purgatory: Purgatory,
+) -> None:
+    patient = wait(purgatory, Operation(), "q", timeout_s=3600)
+    for _ in range(3 * SPARE_DEADLINES):
+        wait(purgatory, Operation(), "p", timeout_s=3600).give(DONE)
+    assert len(purgatory._deadlines) <= SPARE_DEADLINES + 3
+    assert patient in [operation for _, _, operation in purgatory._deadlines]
