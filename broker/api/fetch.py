@@ -44,7 +44,7 @@ class FetchHandler:
         self._rooms = rooms
         self._bytes_out = metrics.bytes_out
         self._on_replica_fetch = on_replica_fetch
-        self._followers: dict[int, tuple[Connection, Later, _Fetch]] = {}  # the last fetch of each, answered or not
+        self._followers: dict[int, tuple[Connection, Later, _Fetch]] = {}  # those that wait
         self._news: asyncio.TimerHandle | None = None
         rooms.on_committed = self._more_is_committed
 
@@ -98,6 +98,9 @@ class FetchHandler:
     def _reply(self, fetch: "_Fetch", again: bool = False) -> Reply:
         if again:
             fetch.read()
+        last = self._followers.get(fetch.replica)
+        if last is not None and last[2] is fetch:
+            del self._followers[fetch.replica]  # or what it was given would stay in memory
         self._bytes_out.count += fetch.size
         return Reply(FetchResponse(fetch.results), fetch.attachments)
 

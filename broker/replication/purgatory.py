@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterable
 from heapq import heapify, heappop, heappush
+from typing import Any
 
 from ottla.net.reply import Later, Reply, Turn
 from ottla.wire.errors import OttlaError, UnknownServerError
@@ -19,10 +20,14 @@ SPARE_DEADLINES = 1000
 """How many deadlines of operations that are done may be kept: so long no time is spent on throwing them away."""
 
 
+Deadline = list[Any]
+"""When, a number that no other has, and the operation; None for one that is done, whose answer must not be kept for it."""
+
+
 class Waiting(Later):
     """One operation: ``attempt`` gives its result or None, ``give_up`` what it results in when time is over."""
 
-    __slots__ = ("_purgatory", "attempt", "give_up", "keys")
+    __slots__ = ("_purgatory", "attempt", "deadline", "give_up", "keys")
 
     def __init__(
         self,
@@ -38,6 +43,7 @@ class Waiting(Later):
         self.attempt = attempt
         self.give_up = give_up
         self.keys = keys
+        self.deadline: Deadline = [0.0, 0, None]
 
     def give(self, reply: Reply) -> None:
         if self.reply is None and not self.abandoned:  # Invariant: an operation completes once
@@ -59,7 +65,7 @@ class Purgatory:
         self._turn = turn
         self._watched: dict[Hashable, dict[Waiting, None]] = {}
         self._touched: dict[Hashable, None] = {}
-        self._deadlines: list[tuple[float, int, Waiting]] = []
+        self._deadlines: list[Deadline] = []
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
         self.size = 0
@@ -94,6 +100,7 @@ class Purgatory:
     def remove(self, operation: Waiting) -> None:
         """Watch an operation no more. Its deadline may stay in the heap, and means nothing when it comes."""
         self.size -= 1
+        operation.deadline[2] = None
         for key in operation.keys:
             watchers = self._watched[key]
             del watchers[operation]
@@ -116,9 +123,9 @@ class Purgatory:
     def _set_deadline(self, operation: Waiting, timeout_s: float) -> None:
         loop = asyncio.get_running_loop()
         self._count += 1
-        entry = (loop.time() + timeout_s, self._count, operation)
+        entry = operation.deadline = [loop.time() + timeout_s, self._count, operation]
         if len(self._deadlines) > 2 * self.size + SPARE_DEADLINES:
-            self._deadlines = [known for known in self._deadlines if known[2].open]
+            self._deadlines = [known for known in self._deadlines if known[2] is not None]
             heapify(self._deadlines)
         heappush(self._deadlines, entry)
         if self._deadlines[0] is entry:
@@ -129,12 +136,13 @@ class Purgatory:
     def _time_is_over(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        deadlines = self._deadlines
-        while deadlines and (not deadlines[0][2].open or deadlines[0][0] <= now):
-            operation = heappop(deadlines)[2]
-            if operation.open:
+        while self._deadlines and (self._deadlines[0][2] is None or self._deadlines[0][0] <= now):
+            operation = heappop(self._deadlines)[2]
+            if operation is not None:
                 _complete(operation, operation.give_up)
-        self._timer = loop.call_at(deadlines[0][0], self._time_is_over) if deadlines else None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(self._deadlines[0][0], self._time_is_over) if self._deadlines else None
 
 
 def _complete(operation: Waiting, result_of: Callable[[], Reply | None]) -> None:
