@@ -4,13 +4,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: setup demo test check lint types imports unit cluster bench chaos format clean images compose-up compose-down docker-test
+.PHONY: setup demo test check lint types imports unit cluster others bench chaos format clean images compose-up compose-down docker-test
 
 demo: $(READY)            ## a real ZooKeeper and three real brokers on this machine: what they do, in a few seconds
 	$(BIN)/python -m ottla.local.demo
 
 test: check               ## everything that must hold: lint, types, import rules, all tests
-	$(BIN)/python -m pytest
+	$(MAKE) --no-print-directory -j2 cluster others
 
 setup: $(READY)           ## the virtual environment, with everything the project needs
 
@@ -36,6 +36,9 @@ unit: $(READY)            ## the quick tests only
 
 cluster: $(READY)         ## the tests on live processes only
 	$(BIN)/python -m pytest tests/cluster
+
+others: $(READY)          ## all tests but those: they run beside them, for live processes mostly wait
+	$(BIN)/python -m pytest --quiet --ignore=tests/cluster
 
 bench: $(READY)           ## measure, beside the bare limit of this machine; writes bench-results/*.json
 	$(BIN)/python -m ottla.bench
