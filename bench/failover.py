@@ -8,6 +8,7 @@ from ottla.bench.rows import at_most, save, show
 from ottla.bench.workloads import percentile
 from ottla.client import Admin, Producer
 from ottla.local import LocalCluster
+from ottla.wire.requests import PartitionMetadata
 
 TOPIC = "failover"
 
@@ -43,6 +44,7 @@ class Failovers:
         self._cluster = cluster
         self._admin = admin
         self._producer = producer
+        self._epoch = -1
 
     def leader(self) -> int:
         return self._admin.describe_topic(TOPIC).partitions[0].leader
@@ -70,14 +72,19 @@ class Failovers:
 
     def _time_to_ack(self, harm: Callable[[], None]) -> float:
         self._producer.send(TOPIC, b"before", partition=0).result(timeout=30)
+        self._epoch = self._admin.describe_topic(TOPIC).partitions[0].leader_epoch
         began = time.monotonic()
         harm()
         self._producer.send(TOPIC, b"after", partition=0).result(timeout=60)
         return time.monotonic() - began
 
     def _wait_in_sync(self) -> None:
+        """Until all are back, by the word of somebody who knows of the new leader: one that slept may not."""
         deadline = time.monotonic() + 60
-        while any(len(partition.isr) < 3 for partition in self._admin.describe_topic(TOPIC).partitions):
+        while not self._is_over(self._admin.describe_topic(TOPIC).partitions):
             if time.monotonic() > deadline:
                 raise TimeoutError("the replicas did not get in sync again")
             time.sleep(0.05)
+
+    def _is_over(self, partitions: list[PartitionMetadata]) -> bool:
+        return partitions[0].leader_epoch > self._epoch and all(len(partition.isr) == 3 for partition in partitions)
