@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ottla.chaos.checker import Violation, check
 from ottla.chaos.faults import Kind, NotOffered, Step
@@ -83,7 +84,7 @@ def run(
     steps = scenario.steps(seconds, seed, target.offered, target.session_s)
     tell(f"{scenario_name} on {target.name}, seed {seed}: {len(steps)} faults in {max(seconds, ends(steps)):.0f} s")
     topic = _make_topic(target, scenario)
-    return _Run(target, scenario, topic, steps, seed, seconds, tell, rate).go()
+    return _Run(target, scenario, topic, _Plan(steps, seed, seconds), tell, rate).go()
 
 
 def _scenario(name: str) -> Scenario:
@@ -92,24 +93,28 @@ def _scenario(name: str) -> Scenario:
     return SCENARIOS[name]
 
 
+class _Plan(NamedTuple):
+    """Which faults come when, and what they follow from."""
+
+    steps: Sequence[Step]
+    seed: int
+    seconds: float
+
+
 class _Run:
     def __init__(
         self,
         target: Target,
         scenario: Scenario,
         topic: str,
-        steps: Sequence[Step],
-        seed: int,
-        seconds: float,
+        plan: _Plan,
         tell: Tell,
         rate: float | None,
     ) -> None:
         self._target = target
         self._scenario = scenario
         self._topic = topic
-        self._steps = steps
-        self._seed = seed
-        self._seconds = seconds
+        self._plan = plan
         self._tell = tell
         partitions = scenario.shape.partitions
         self._partitions = tuple(range(partitions))
@@ -146,11 +151,11 @@ class _Run:
         return Outcome(
             self._scenario.name,
             self._target.name,
-            self._seed,
-            self._seconds,
+            self._plan.seed,
+            self._plan.seconds,
             self._topic,
             len(self._partitions),
-            self._steps,
+            self._plan.steps,
             began,
             history,
             violations,
@@ -162,10 +167,10 @@ class _Run:
 
     def _suffer(self, began: float) -> None:
         stop = threading.Event()
-        nemesis = threading.Thread(target=self._nemesis.run, args=(self._steps, stop), name="nemesis")
+        nemesis = threading.Thread(target=self._nemesis.run, args=(self._plan.steps, stop), name="nemesis")
         nemesis.start()
         try:
-            until = time.monotonic() + max(self._seconds, ends(self._steps))
+            until = time.monotonic() + max(self._plan.seconds, ends(self._plan.steps))
             told = 0
             while nemesis.is_alive() or time.monotonic() < until:
                 nemesis.join(0.1)

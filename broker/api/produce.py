@@ -53,12 +53,13 @@ class ProduceHandler:
         assert isinstance(request, ProduceRequest)
         if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise InvalidRequiredAcks(f"acks={request.acks}; allowed are 0, 1 and -1 (all)")
+        # A partition may come several times. What can be tried again keeps from one part of it what it keeps from the next
+        # (who leads, who is in sync, the disk: none changes in between), so no batch overtakes one that will come again.
         check_parts(request.parts, repeated=True)
         results: list[ProducePartResult] = []
         awaited: list[Awaited] = []
-        broken: dict[tuple[str, int], OttlaError] = {}
         for part, records in zip(request.parts, incoming.attachments, strict=True):
-            results.append(self._append(part, records, request.acks, awaited, broken))
+            results.append(self._append(part, records, request.acks, awaited))
         if request.acks == ACKS_NONE:
             self._close_on_error(results, connection)
             return None
@@ -69,19 +70,8 @@ class ProduceHandler:
             return response
         return self._wait(response, awaited, min(max(request.timeout_ms, 1) / 1000, TIMEOUT_MAX_S))
 
-    def _append(
-        self,
-        part: ProducePart,
-        records: memoryview,
-        acks: int,
-        awaited: list[Awaited],
-        broken: dict[tuple[str, int], OttlaError],
-    ) -> ProducePartResult:
+    def _append(self, part: ProducePart, records: memoryview, acks: int, awaited: list[Awaited]) -> ProducePartResult:
         try:
-            if broken and (part.topic, part.partition) in broken:
-                raise broken[
-                    part.topic, part.partition
-                ]  # what comes behind a batch that will come again must not overtake it
             partition = self._partitions.led(part.topic, part.partition, NO_EPOCH)
             if acks != ACKS_ALL and len(partition.replicas) > 1 and self._unsure():
                 # Another broker may lead by now. What all in-sync replicas have is safe even so; what this one alone has
@@ -91,8 +81,6 @@ class ProduceHandler:
                 )
             appended = partition.append(records, int(time.time() * 1000), all_must_ack=acks == ACKS_ALL)
         except OttlaError as error:
-            if error.retriable:
-                broken[part.topic, part.partition] = error
             return self._failed(part, error)
         self._bytes_in.count += len(records)
         self._batches_in.count += 1

@@ -10,6 +10,8 @@ from ottla.local import LocalCluster
 from tests.support.client_topics import WAIT_S, MakeTopic, write
 from tests.support.observer import SHORT, Observer, observed
 from tests.support.victim import Victim, running_victim
+from tests.support.workload import make_topic as make_replicated_topic
+from tests.support.workload import revive
 
 
 @pytest.fixture
@@ -37,14 +39,28 @@ def seen(running: Observer) -> Iterator[Observer]:
     running.start_all()
 
 
-# --- a cluster that nobody harms -----------------------------------------------------------------------------------------
+# --- a cluster of the test file's own ------------------------------------------------------------------------------------
+
+THREE_RACKS = {"brokers": 3, "racks": 3, "broker_config": {"log.retention.check.interval.ms": "100"}}
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    """Three brokers that look after retention all the time; tests that stop one start it again."""
-    with LocalCluster(brokers=3, racks=3, broker_config={"log.retention.check.interval.ms": "100"}) as running:
+def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    """As the test file's CLUSTER says; else three brokers that look after retention all the time."""
+    with LocalCluster(**getattr(request.module, "CLUSTER", THREE_RACKS)) as running:
         yield running
+
+
+@pytest.fixture
+def all_alive(cluster: LocalCluster) -> None:
+    """What the test before stopped is started again."""
+    revive(cluster)
+
+
+@pytest.fixture
+def topic(cluster: LocalCluster) -> str:
+    """Three partitions with three copies."""
+    return make_replicated_topic(cluster)
 
 
 @pytest.fixture

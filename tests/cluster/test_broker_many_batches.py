@@ -23,13 +23,9 @@ from tests.support.raw_client import RawClient
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
+CLUSTER = {"brokers": 1}
+
 PRODUCER = 4_711_000_000
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=1) as running:
-        yield running
 
 
 @pytest.fixture
@@ -103,7 +99,7 @@ def test_batch_that_can_never_be_stored_does_not_keep_the_next_from_it(
     assert values(cluster, "too-large", 1) == [b"small"]
 
 
-def test_batch_that_will_come_again_is_not_overtaken(client: RawClient) -> None:
+def test_what_keeps_a_batch_from_being_stored_for_now_keeps_those_behind_it(client: RawClient) -> None:
     create(client, "hold", min_insync_replicas="2")
     results = produce(client, "hold", [plain(b"a"), plain(b"b")])
     assert [part.error_code for part in results] == [NotEnoughReplicas.code] * 2

@@ -4,17 +4,18 @@ import os
 import random
 import time
 import uuid
-from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from ottla.chaos.history import Send
 from ottla.chaos.readers import read_everything
-from ottla.client import Admin
+from ottla.client import Admin, Consumer, Producer
 from ottla.local import LocalCluster
 from tests.support.cluster import wait_until
 from tests.support.raw_client import RawClient, one_record
 from tests.support.workload import (
+    HASTY,
     WAIT_S,
     Workload,
     all_in_sync,
@@ -22,43 +23,19 @@ from tests.support.workload import (
     in_sync,
     leader_of,
     make_topic,
-    revive,
 )
 from tests.support.znodes import broker_epoch, partition_state, read_znode
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.usefixtures("all_alive")]
 
 KILLS = int(os.environ.get("OTTLA_KILLS", "8"))
-SESSION_S = 2.0
-CONFIG = {"zookeeper.session.timeout.ms": "2000", "replica.lag.time.max.ms": "4000"}
+CLUSTER = {"brokers": 3, "zookeepers": 3, "broker_config": HASTY}
 
 ALONE_S = 0.1
 """How long followers stand still before their leader dies."""
 
 FAILOVER_MAX_S = 10.0
 """Far more than a failover takes, even on a machine that is busy with other tests."""
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=3, zookeepers=3, broker_config=CONFIG) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def all_alive(cluster: LocalCluster) -> None:
-    revive(cluster)
-
-
-@pytest.fixture
-def topic(cluster: LocalCluster) -> str:
-    return make_topic(cluster)
-
-
-@pytest.fixture(scope="module")
-def admin(cluster: LocalCluster) -> Iterator[Admin]:
-    with Admin(bootstrap_servers=cluster.bootstrap) as running:
-        yield running
 
 
 def kill_ahead_of_followers(cluster: LocalCluster, victim: int) -> None:
@@ -253,3 +230,27 @@ def test_a24_kill_of_all_brokers_at_once_loses_nothing(cluster: LocalCluster, ad
         wait_until(lambda: all(leader_of(admin, topic, partition) >= 0 for partition in range(3)), WAIT_S)
         load.wait_for_acks(300)
     load.check()
+
+
+def test_a24_readers_go_on_after_all_brokers_were_killed_and_came_back(cluster: LocalCluster, topic: str) -> None:
+    """A broker that has just come back may not know of the leader of a partition yet: whoever asks it must ask again."""
+    readers = [Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") for _ in range(6)]
+    with ExitStack() as stack, Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
+        for reader in readers:
+            stack.enter_context(reader)
+
+        def every_partition_is_read(value: bytes) -> None:
+            for partition in range(3):
+                producer.send(topic, value, partition=partition).result(WAIT_S)
+            for reader in readers:
+                left, deadline = {0, 1, 2}, time.monotonic() + WAIT_S
+                while left:
+                    assert time.monotonic() < deadline, f"a reader got nothing more of {left}"
+                    left -= {record.partition for record in reader.poll(timeout=0.5) if record.value == value}
+
+        every_partition_is_read(b"before")
+        for broker in cluster.brokers:
+            cluster.kill(broker)
+        for broker in cluster.brokers:
+            cluster.start(broker)
+        every_partition_is_read(b"after")

@@ -17,6 +17,8 @@ from ottla.wire.messages import ACKS_ALL, ACKS_LEADER
 from tests.support.cluster import wait_until
 from tests.support.raw_client import RawClient, one_record
 from tests.support.workload import (
+    HASTY,
+    SESSION_S,
     WAIT_S,
     Workload,
     all_in_sync,
@@ -31,8 +33,6 @@ from tests.support.znodes import broker_epoch, partition_state
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
-SESSION_S = 2.0
-CONFIG = {"zookeeper.session.timeout.ms": "2000", "replica.lag.time.max.ms": "4000"}
 RESETS = 10
 FENCES_MAX = 3
 """A broker that cannot be reached is fenced so often, and then left to its session."""
@@ -40,7 +40,7 @@ FENCES_MAX = 3
 
 @pytest.fixture(scope="module")
 def net() -> Iterator[LinkedCluster]:
-    with running_linked_cluster(3, CONFIG) as running:
+    with running_linked_cluster(3, HASTY) as running:
         yield running
 
 

@@ -10,39 +10,32 @@ from ottla.client import Admin
 from ottla.local import LocalCluster
 from ottla.wire.names import NO_LEADER
 from tests.support.cluster import wait_until
-from tests.support.workload import WAIT_S, Workload, all_in_sync, controller_of, in_sync, leader_of, make_topic, revive
+from tests.support.workload import (
+    HASTY,
+    SESSION_S,
+    WAIT_S,
+    Workload,
+    all_in_sync,
+    controller_of,
+    in_sync,
+    leader_of,
+    make_topic,
+)
 from tests.support.znodes import partition_state, read_znode
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.usefixtures("all_alive")]
 
-SESSION_S = 2.0
 ENSEMBLE_DOWN_S = 10.0
-CONFIG = {"zookeeper.session.timeout.ms": "2000", "replica.lag.time.max.ms": "4000"}
+CLUSTER = {"brokers": 3, "zookeepers": 3, "broker_config": HASTY}
 
 PAUSE_FAILOVER_MAX_S = SESSION_S + 10.0
 """The session must end first; the rest is patience with a busy machine."""
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=3, zookeepers=3, broker_config=CONFIG) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def admin(cluster: LocalCluster) -> Iterator[Admin]:
     with Admin(bootstrap_servers=cluster.bootstrap, request_timeout_ms=2000) as running:
         yield running
-
-
-@pytest.fixture(autouse=True)
-def all_alive(cluster: LocalCluster) -> None:
-    revive(cluster)
-
-
-@pytest.fixture
-def topic(cluster: LocalCluster) -> str:
-    return make_topic(cluster)
 
 
 def held_in_zookeeper(cluster: LocalCluster, topic: str, leader: int) -> bool:

@@ -1,7 +1,5 @@
 """Receipts: what a producer is told of how safe a record was when it was acknowledged."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from ottla.client import Admin, Producer, Receipt
@@ -10,13 +8,9 @@ from tests.support.cluster import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
+CLUSTER = {"brokers": 3}
+
 WAIT_S = 30.0
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=3) as running:
-        yield running
 
 
 def send(producer: Producer, topic: str) -> tuple[int, Receipt]:

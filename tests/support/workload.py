@@ -15,6 +15,10 @@ from tests.support.cluster import wait_until
 
 WAIT_S = 60.0
 
+SESSION_S = 2.0
+HASTY = {"zookeeper.session.timeout.ms": f"{SESSION_S * 1000:.0f}", "replica.lag.time.max.ms": "4000"}
+"""Settings of a cluster in which what is silent is soon given up."""
+
 
 class Workload(chaos_workload.Workload):
     """Idempotent producers with acks=all on one topic of a local cluster, as fast as they can.
