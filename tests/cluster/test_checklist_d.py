@@ -5,18 +5,19 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from ottla.broker.peers import proof
-from ottla.client import Admin, Consumer
+from ottla.client import Admin, Consumer, Producer
 from ottla.local import LocalCluster
 from ottla.local.broker import child_environment
 from ottla.wire import native
 from ottla.wire.control import BrokerHandshakeRequest
-from ottla.wire.errors import NotLeaderOrFollower
+from ottla.wire.errors import ClientTimeout, NotLeaderOrFollower
 from ottla.wire.messages import ACKS_ALL, ACKS_LEADER, Done
 from ottla.wire.requests import (
     ApiVersionsRequest,
@@ -190,6 +191,7 @@ def test_s55_s56_acks_all_waits_in_the_purgatory_and_acks_1_does_not(stage: Stag
 
 
 def test_s56_paused_follower_keeps_acks_waiting_until_its_session_is_over(stage: Stage, topic: str) -> None:
+    leader_epoch = stage.seen.state(topic)["leader_epoch"]
     stage.taps[2].process.pause()
     try:
         with stage.seen.connect(0) as client:
@@ -199,10 +201,39 @@ def test_s56_paused_follower_keeps_acks_waiting_until_its_session_is_over(stage:
             [result] = native.decode_fields(ProduceResponse, client.answer().fields).parts
             result.raise_if_failed()
         assert stage.seen.isr(topic) == [0, 1]
+        # The leader would take it out as well, later, but only a controller begins a new epoch.
+        assert stage.seen.state(topic)["leader_epoch"] > leader_epoch, "its session was over, not its time to catch up"
     finally:
         stage.taps[2].process.resume()
     stage.seen.wait_in_sync(topic)
     assert stage.has(2, topic, b"waits")
+
+
+def test_s54_record_that_was_acked_is_read_from_the_next_leader(stage: Stage, topic: str) -> None:
+    seen = stage.seen
+    servers = [seen.cluster.address(0), *(tap.address for tap in stage.taps.values())]
+    stage.taps[1].shut()  # in sync all the same, and the next to lead
+    with Producer(bootstrap_servers=servers, acks="all") as producer:
+        sent = producer.send(topic, b"acked")
+        wait_until(lambda: stage.has(2, topic, b"acked"), WAIT_S)
+        with suppress(ClientTimeout):
+            sent.result(timeout=0.5)  # a leader that did not wait for broker 1 would ack it now, and it would be lost
+        seen.cluster.kill(0)
+        try:
+            wait_until(lambda: seen.leader(topic) == 1, WAIT_S)
+            stage.taps[1].open()
+            sent.result(timeout=WAIT_S)
+            found: list[bytes | None] = []
+            with Consumer(topic, bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+                while len(found) < 2:
+                    records = consumer.poll(timeout=WAIT_S)
+                    assert records, f"only {found} came"
+                    found += [record.value for record in records]
+            assert found == [b"first", b"acked"]
+        finally:
+            seen.cluster.start(0)
+    with Admin(bootstrap_servers=stage.taps[1].address) as admin:
+        wait_until(lambda: sorted(admin.describe_topic(topic).partitions[0].isr) == [0, 1, 2], WAIT_S)
 
 
 # --- who is in sync ---

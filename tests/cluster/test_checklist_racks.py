@@ -1,11 +1,15 @@
 """CHECKLIST.md, section C, 37 to 41: the seed's picture: 5 brokers, 2 racks, 1 topic, 10 partitions, replication factor 3."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from unittest import mock
 
 import pytest
 
 from ottla.local import LocalCluster
+from ottla.local.broker import BrokerProcess
+from ottla.local.processes import Reaper
 from ottla.wire.errors import NotEnoughReplicas
 from tests.support.cluster import wait_until
 from tests.support.observer import SHORT, WAIT_S, Observer, observed
@@ -17,11 +21,31 @@ TOPIC = "picture"
 STRICT = "strict"
 VALUES = [b"%d" % n for n in range(2000)]
 
+RACKS = {0: "rack1", 1: "rack1", 2: "rack1", 3: "rack2", 4: "rack2"}
+"""Not by turns, as a local cluster has them: then the ids alone would alternate between the racks, and no test could fail."""
+
+
+@contextmanager
+def racks_of_the_picture() -> Iterator[None]:
+    """Every local cluster that is made meanwhile has its brokers in these racks."""
+    prepare = BrokerProcess.prepare
+
+    def prepare_in_rack(self: BrokerProcess, zookeeper: str, more: Mapping[str, str], reaper: Reaper) -> None:
+        self.rack = RACKS[self.id]
+        prepare(self, zookeeper, more, reaper)
+
+    with mock.patch.object(BrokerProcess, "prepare", prepare_in_rack):
+        yield
+
 
 @pytest.fixture(scope="module")
 def seen() -> Iterator[Observer]:
     """The cluster of the picture. The last test takes a rack away from it for good."""
-    with LocalCluster(brokers=5, racks=2, broker_config=SHORT) as cluster, observed(cluster) as observer:
+    with (
+        racks_of_the_picture(),
+        LocalCluster(brokers=5, broker_config=SHORT) as cluster,
+        observed(cluster) as observer,
+    ):
         observer.admin.create_topic(TOPIC, partitions=10, replication_factor=3, timeout=WAIT_S)
         observer.produce(TOPIC, VALUES)
         yield observer
@@ -33,7 +57,7 @@ def in_rack(seen: Observer, rack: str) -> list[int]:
 
 def test_s37_five_brokers_stand_in_two_racks(seen: Observer) -> None:
     racks = {broker: seen.read(f"/brokers/ids/{broker}")["rack"] for broker in seen.broker_ids()}
-    assert racks == {0: "rack1", 1: "rack2", 2: "rack1", 3: "rack2", 4: "rack1"}
+    assert racks == RACKS
     assert {broker.id: broker.rack for broker in seen.metadata(0).brokers} == racks
 
 
