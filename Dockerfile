@@ -35,7 +35,12 @@ COPY --from=requirements /build/requirements.txt /build/
 COPY constraints.txt docker/pip.sh /build/
 RUN /build/pip.sh dependencies
 
+# A compiler, and the headers of the base's own Python where they do not come with it.
 FROM dependencies AS code
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends gcc libc6-dev \
+ && if [ ! -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ]; then \
+      apt-get install --yes --no-install-recommends libpython3-dev; fi
 COPY . /source
 RUN /build/pip.sh code
 

@@ -1,23 +1,35 @@
 # Every target sets up what it needs in .venv; nothing has to be installed by hand but Python >= 3.11, make and Java >= 17.
+# Where there is a C compiler too, the modules that every record passes through are compiled (setup.py).
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+BUILT  := $(VENV)/.built
+HOT    := $(wildcard wire/*.py net/*.py client/*.py broker/*/*.py)
 
-.PHONY: setup demo test check lint types imports unit cluster others bench chaos format clean images compose-up compose-down docker-test
+.PHONY: setup pure demo test check lint types imports unit cluster others bench chaos format clean images compose-up compose-down docker-test
 
-demo: $(READY)            ## a real ZooKeeper and three real brokers on this machine: what they do, in a few seconds
+demo: $(BUILT)            ## a real ZooKeeper and three real brokers on this machine: what they do, in a few seconds
 	$(BIN)/python -m ottla.local.demo
 
-test: check               ## everything that must hold: lint, types, import rules, all tests
+test: check $(BUILT)      ## everything that must hold: lint, types, import rules, all tests
 	$(MAKE) --no-print-directory -j2 cluster others
 
-setup: $(READY)           ## the virtual environment, with everything the project needs
+setup: $(BUILT)           ## the virtual environment, with everything the project needs
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[embedded,arrow,dev]'
+	OTTLA_COMPILE=0 $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[embedded,arrow,dev]'
 	touch $(READY)
+
+$(BUILT): $(READY) setup.py $(HOT)
+	touch $(BUILT).begun
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	mv $(BUILT).begun $(BUILT)
+
+pure: $(READY)            ## no compiled modules: every edit counts at once (make setup brings them back)
+	OTTLA_COMPILE=0 $(BIN)/python setup.py --quiet build_ext --inplace
+	rm -f $(BUILT)
 
 check: lint types imports ## what needs no processes
 
@@ -34,13 +46,14 @@ imports: $(READY)
 unit: $(READY)            ## the quick tests only
 	$(BIN)/python -m pytest tests/unit tests/component
 
-cluster: $(READY)         ## the tests on live processes only
+cluster: $(BUILT)         ## the tests on live processes only
 	$(BIN)/python -m pytest tests/cluster
 
-others: $(READY)          ## all tests but those: they run beside them, for live processes mostly wait
+others: $(BUILT)          ## all tests but those, beside them, for live processes mostly wait; the compiled modules also as Python
 	$(BIN)/python -m pytest --quiet --ignore=tests/cluster
+	OTTLA_PURE=1 $(BIN)/python -m pytest --quiet tests/unit tests/component
 
-bench: $(READY)           ## measure, beside the bare limit of this machine; writes bench-results/*.json
+bench: $(BUILT)           ## measure, beside the bare limit of this machine; writes bench-results/*.json
 	$(BIN)/python -m ottla.bench
 
 images: $(READY)          ## the Docker images, on a base of Docker's registry or, where none is in reach, one made here
@@ -52,7 +65,7 @@ compose-up: images        ## three ZooKeepers and three brokers in containers; P
 compose-down:             ## stop them; VOLUMES=1 deletes their data too
 	docker/compose.sh down $(if $(VOLUMES),--volumes)
 
-chaos: $(READY)           ## ten minutes of random faults under load (CHAOS_SECONDS=600, SEED=1); reports in chaos-results/
+chaos: $(BUILT)           ## ten minutes of random faults under load (CHAOS_SECONDS=600, SEED=1); reports in chaos-results/
 	chaos/scripts/suite.sh $(BIN)/python $(or $(CHAOS_SECONDS),600)
 
 docker-test: images       ## the tests on live containers
@@ -63,4 +76,5 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info src/*.egg-info bench-results chaos-results .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name '*.so' -not -path './.venv/*' -delete
+	rm -rf $(VENV) src/ottla/compiled.txt build dist *.egg-info src/*.egg-info bench-results chaos-results .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

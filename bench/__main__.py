@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from ottla import compiled
 from ottla.bench import failover, one_broker, three_brokers
 
 
@@ -12,6 +13,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="how much data; 1 takes a few minutes in all")
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
     options = parser.parse_args()
+    print(f"compiled modules: {'yes' if compiled.is_active() else 'no'}")
     if options.what in ("one", "all"):
         one_broker.run(options.scale, options.out)
     if options.what in ("cluster", "all"):

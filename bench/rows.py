@@ -5,6 +5,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ottla import compiled
+
 
 @dataclass
 class Row:
@@ -46,7 +48,14 @@ def show(rows: list[Row]) -> list[Row]:
 def save(rows: list[Row], path: Path) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text(
-        json.dumps({"at": time.strftime("%Y-%m-%dT%H:%M:%S"), "rows": [asdict(row) for row in rows]}, indent=2)
+        json.dumps(
+            {
+                "at": time.strftime("%Y-%m-%dT%H:%M:%S"),
+                "compiled": compiled.is_active(),
+                "rows": [asdict(row) for row in rows],
+            },
+            indent=2,
+        )
     )
     print(f"\nwritten to {path}")
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 
-from ottla import __version__
+from ottla import __version__, compiled
 from ottla.broker.admin.app import AdminServer
 from ottla.broker.api.control import ControlHandlers
 from ottla.broker.api.dispatch import ApiHandler, Dispatch
@@ -76,7 +76,10 @@ class Node:
         gc.freeze()  # what was built by now stays for good: the collector need not look at it again
         gc.set_threshold(*GC_THRESHOLDS)
         ports = ",".join(f"{name}:{port}" for name, port in self.ports.items())
-        logger.info("broker started broker=%d ports=%s admin_port=%d", self._config.broker_id, ports, self.admin_port)
+        logger.info(
+            "broker started broker=%d ports=%s admin_port=%d compiled=%s",
+            self._config.broker_id, ports, self.admin_port, compiled.is_active(),
+        )  # fmt: skip
 
     async def stop(self) -> None:
         """Stop cleanly: no new requests, then leave the cluster, then close the logs."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.net.channel import Channel, connect
 from ottla.wire.control import BrokerHandshakeRequest
-from ottla.wire.errors import NoBrokersAvailable, OttlaError
+from ottla.wire.errors import BrokerRefused, OttlaError
 from ottla.wire.messages import BrokerEndpoint, Done
 from ottla.wire.names import NO_EPOCH
 
@@ -72,8 +72,8 @@ async def probe(broker: BrokerEndpoint, by: Identity) -> Probe:
     try:
         client_id = f"probe-of-broker-{by.broker_id}"
         channel = await connect(broker.host, broker.port, client_id=client_id, timeout_s=PROBE_TIMEOUT_S)
-    except NoBrokersAvailable as error:
-        return Probe(refused=isinstance(error.__cause__, ConnectionRefusedError))
+    except BrokerRefused:
+        return Probe(refused=True)
     except OttlaError:
         return Probe(refused=False)
     peer = channel.peer

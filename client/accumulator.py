@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from time import time_ns
 
 from ottla.client.batches import Headers, ProducerBatch
+from ottla.client.delivery import RecordDelivery
 from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.errors import MessageTooLarge, OttlaError
 from ottla.wire.names import TopicPartition
@@ -29,7 +30,7 @@ class Accumulator:
         self._record_max = record_max
         self._large = min(batch_size // 4, record_max)
         self._delivery_timeout_s = delivery_timeout_s
-        self._lock = threading.Lock()
+        self._new_lock()
         self._open: dict[TopicPartition, ProducerBatch] = {}
         self._sealed: dict[TopicPartition, deque[ProducerBatch]] = {}
         self._unfinished: dict[ProducerBatch, None] = {}
@@ -89,13 +90,14 @@ class Accumulator:
         self.on_sealed()
         return batch, index
 
-    def add_plain(self, where: TopicPartition, value: bytes) -> tuple[ProducerBatch, int] | None:
+    def send_plain(self, where: TopicPartition, value: bytes) -> RecordDelivery | None:
         """As ``add``, for a value alone that goes into an open batch without filling it; None if it is not so simple.
 
         Nearly every record of a busy producer comes this way: it does nothing that is not needed.
         """
         size = len(value) + RECORD_OVERHEAD
-        with self._lock:
+        self._acquire()  # "with" would look up how to enter and how to leave, for every record
+        try:
             batch = self._open.get(where)
             if batch is None or size > self._large or batch.keys is not None:
                 return None
@@ -108,7 +110,9 @@ class Accumulator:
             index = len(values)
             values.append(value)
             batch.timestamps.append(time_ns() // 1_000_000)  # type: ignore[union-attr]  # an open batch has a list
-        return batch, index
+        finally:
+            self._release()
+        return RecordDelivery(batch, index)
 
     def add_many(
         self,
@@ -252,7 +256,7 @@ class Accumulator:
 
     def abandon(self, why: OttlaError) -> None:
         """In a forked child, where no send loop runs: everything has failed, as far as this process will ever know."""
-        self._lock = threading.Lock()
+        self._new_lock()
         self._closed = why
         self._open.clear()
         self._sealed.clear()
@@ -262,6 +266,10 @@ class Accumulator:
                 batch.finish(error=why)
 
     # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _new_lock(self) -> None:
+        self._lock = threading.Lock()
+        self._acquire, self._release = self._lock.acquire, self._lock.release
 
     def _new_batch(self, where: TopicPartition, now: float) -> ProducerBatch:
         if self._closed is not None:

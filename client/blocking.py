@@ -37,8 +37,8 @@ class Producer:
         self._twin = self._thread.call(lambda: AsyncProducer(**options))
         self._outbox = self._twin.outbox
         self._accumulator = self._twin.outbox.accumulator
-        self._add_plain = self._twin.outbox.add_plain
-        self._wake = self._accumulator.on_sealed = self._twin.send_loop.wake
+        self._send_plain = self._outbox.send_plain
+        self._wake = self._accumulator.on_sealed = self._outbox.on_opened = self._twin.send_loop.wake
         self._closed = False
         self._thread.clients.add(self)
 
@@ -66,14 +66,10 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> RecordDelivery:
         """Queue a record; waits only while the buffer is full or the topic is not known yet."""
-        plain = key is None and headers is None and partition is None and timestamp_ms is None
-        if plain and value.__class__ is bytes and not self._closed:
-            added = self._add_plain(topic, value)
-            if added is not None:
-                batch, index = added
-                if index == 0:
-                    self._wake()
-                return RecordDelivery(batch, index)
+        if key is None and headers is None and partition is None and timestamp_ms is None and not self._closed:
+            sent = self._send_plain(topic, value)
+            if sent is not None:
+                return sent
         if self._closed or self._accumulator.full or not self._outbox.knows(topic):
             self._make_ready(topic)
         batch, index = self._outbox.add(topic, value, key, headers, partition, timestamp_ms)

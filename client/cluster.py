@@ -160,11 +160,7 @@ class Cluster:
         async with self._connecting.setdefault(address, asyncio.Lock()):
             channel = self._channels.get(address)
             if channel is None or not channel.usable:
-                channel = await self._connect(host, port)
-                if self.closed:
-                    await channel.close()
-                    raise ClientClosed
-                self._channels[address] = channel
+                channel = self._channels[address] = await self._connect(host, port)
             return channel
 
     async def _connect(self, host: str, port: int) -> Channel:
@@ -176,6 +172,9 @@ class Cluster:
             self._failed((host, port), error)
             raise
         self._tried.pop(f"{host}:{port}", None)
+        if self.closed:  # meanwhile
+            await channel.close()
+            raise ClientClosed
         return channel
 
     def _failed(self, address: tuple[str, int], error: OttlaError) -> None:

@@ -1,15 +1,17 @@
 """What both producers share: turning what a user sends into records of a partition, in the caller's own thread."""
 
 import itertools
+import operator
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ottla.client.accumulator import Accumulator
 from ottla.client.batches import Headers, ProducerBatch
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig, Serializer
+from ottla.client.delivery import RecordDelivery
 from ottla.client.partitioner import Picker, RoundRobin, Sticky, choose_partition, partitions_for_keys
 from ottla.wire.errors import InvalidTimestamp, UnknownTopicOrPartition
 from ottla.wire.names import TopicPartition
@@ -59,6 +61,8 @@ class Outbox:
         self.accumulator = Accumulator(
             config.batch_size, config.buffer_memory, config.max_request_size, config.delivery_timeout_ms / 1000
         )
+        self.on_opened: Callable[[], None] = lambda: None
+        """Called when ``send_plain`` has opened a batch: the send loop must hear of it."""
 
     def knows(self, topic: str) -> bool:
         return topic in self._cluster.topics
@@ -69,8 +73,8 @@ class Outbox:
         value: Any,
         key: Any,
         headers: Headers | None,
-        partition: int | None,
-        timestamp_ms: int | None,
+        partition: object,
+        timestamp_ms: object,
     ) -> tuple[ProducerBatch, int]:
         """Queue one record; the batch it is in and its place there."""
         route = self._route(topic)
@@ -79,7 +83,8 @@ class Outbox:
         if key_bytes is None and partition is None:
             chosen = route.picker.pick(route.available)
         else:
-            chosen = choose_partition(key_bytes, partition, len(route.places), route.available, route.picker)
+            named = index_of(partition) if partition is not None else None
+            chosen = choose_partition(key_bytes, named, len(route.places), route.available, route.picker)
         stamp = int(time.time() * 1000) if timestamp_ms is None else checked_timestamp(timestamp_ms)
         batch, index = self.accumulator.add(
             route.places[chosen], key_bytes, value_bytes, headers, stamp, time.monotonic()
@@ -88,8 +93,10 @@ class Outbox:
             route.batch_opened(chosen)
         return batch, index
 
-    def add_plain(self, topic: str, value: bytes) -> tuple[ProducerBatch, int] | None:
-        """As ``add``, for a value alone; None if something must be looked at first. Short, for it is called most."""
+    def send_plain(self, topic: str, value: object) -> RecordDelivery | None:
+        """As ``add``, for bytes alone; None if something must be looked at first. Short, for it is called most."""
+        if type(value) is not bytes:
+            return None
         route = self._current.get(topic)
         accumulator = self.accumulator
         if (
@@ -100,15 +107,17 @@ class Outbox:
             self._look_first(topic)
             return None
         where = route.only or route.places[route.picker.pick(route.available)]
-        added = accumulator.add_plain(where, value)
-        if added is None:
-            added = accumulator.add(where, None, value, None, time.time_ns() // 1_000_000, time.monotonic())
-            if added[1] == 0:
-                route.batch_opened(where.partition)
-        return added
+        sent = accumulator.send_plain(where, value)
+        if sent is not None:
+            return sent
+        batch, index = accumulator.add(where, None, value, None, time.time_ns() // 1_000_000, time.monotonic())
+        if index == 0:
+            route.batch_opened(where.partition)
+            self.on_opened()
+        return RecordDelivery(batch, index)
 
     def _look_first(self, topic: str) -> None:
-        """See what ``add_plain`` may rely on from the next record on."""
+        """See what ``send_plain`` may rely on from the next record on."""
         if self._version != self._cluster.version:
             self._current.clear()
             self._version = self._cluster.version
@@ -120,8 +129,8 @@ class Outbox:
         topic: str,
         values: Iterable[Any],
         keys: Iterable[Any] | None,
-        partition: int | None,
-        timestamp_ms: int | None,
+        partition: object,
+        timestamp_ms: object,
     ) -> tuple[int, list[Piece]]:
         """Queue many records; how many they were, and which of them are in which batch."""
         route = self._route(topic)
@@ -132,7 +141,8 @@ class Outbox:
         stamp = int(time.time() * 1000) if timestamp_ms is None else checked_timestamp(timestamp_ms)
         now = time.monotonic()
         pieces: list[Piece] = []
-        for chosen, places in self._spread(route, len(value_list), key_list, partition):
+        named = index_of(partition) if partition is not None else None
+        for chosen, places in self._spread(route, len(value_list), key_list, named):
             some_values = (
                 [value_list[place] for place in places] if type(places) is list else value_list[as_slice(places)]
             )
@@ -187,10 +197,22 @@ def as_slice(places: Sequence[int]) -> slice:
     return slice(places.start, places.stop, places.step)
 
 
-def checked_timestamp(timestamp_ms: int) -> int:
-    if not isinstance(timestamp_ms, int) or not NO_TIMESTAMP <= timestamp_ms <= TIMESTAMP_MAX:
+def index_of(partition: object) -> int:
+    """A partition as users name it: any integer, numpy's too."""
+    try:
+        return operator.index(partition)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"a partition must be an integer, not {partition!r}") from None
+
+
+def checked_timestamp(timestamp_ms: object) -> int:
+    try:
+        stamp = operator.index(timestamp_ms)  # type: ignore[arg-type]
+    except TypeError:
+        stamp = NO_TIMESTAMP - 1
+    if not NO_TIMESTAMP <= stamp <= TIMESTAMP_MAX:
         raise InvalidTimestamp(f"timestamp_ms={timestamp_ms!r} is not allowed; give milliseconds since 1970")
-    return timestamp_ms
+    return stamp
 
 
 def to_bytes(what: str, value: Any, serialize: Serializer | None) -> bytes | None:

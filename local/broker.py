@@ -92,5 +92,5 @@ def why_not_ready(admin_url: str) -> str | None:
 
 
 def child_environment() -> dict[str, str]:
-    """Our environment without OTTLA_ variables: what stands in a developer's shell must not change a broker."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")}
+    """Our environment without OTTLA_ variables: what stands in a developer's shell must not change a broker's settings."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_") or name == "OTTLA_PURE"}

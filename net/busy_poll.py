@@ -2,7 +2,8 @@
 
 Waking a process that sleeps on a core that sleeps costs its waker 50 us and more on many machines, virtual ones above all:
 more than the work it is woken for. So an event loop goes on turning for a moment before it sleeps; whoever else wants the
-core gets it at every turn. See docs/decisions/0010.
+core gets it at every turn. Where others keep it for long, because they compute, whoever gave it away waits as long: then the
+loop leaves turning alone for a while. See docs/decisions/0010.
 """
 
 import asyncio
@@ -14,34 +15,52 @@ from weakref import WeakKeyDictionary
 BUSY_POLL_MAX_US = 100_000
 """More than a tenth of a second is no moment any more."""
 
+CROWDED_S = 1e-3
+"""Away for so long: others compute on this core. Those who only exchange messages give it back sooner."""
+
+FIRST_REST_S, LAST_REST_S = 0.1, 10.0
+"""For how long turning is left alone on a crowded core, the first time, and when that happens again and again."""
+
 _let_others_run: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
-_now = time.perf_counter
+_now: Callable[[], float] = time.perf_counter
 
 
 class BusyPoll:
     """Of one event loop. ``active`` says that something was sent, or has come."""
 
-    __slots__ = ("_loop", "_turning", "_until", "seconds")
+    __slots__ = ("_loop", "_rest_s", "_resting_until", "_turning", "_until", "seconds")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._until = 0.0
         self._turning = False
+        self._rest_s = FIRST_REST_S
+        self._resting_until = 0.0
         self.seconds = 0.0
 
     def active(self) -> None:
         if self.seconds:
-            self._until = _now() + self.seconds
-            if not self._turning:
+            now = _now()
+            self._until = now + self.seconds
+            if not self._turning and now >= self._resting_until:
                 self._turning = True
                 self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        if _now() < self._until:
+        before = _now()
+        if before < self._until:
             _let_others_run()
-            self._loop.call_soon(self._turn)  # with something to do the loop looks for events and does not sleep
-        else:
-            self._turning = False
+            if _now() - before < CROWDED_S:
+                self._loop.call_soon(self._turn)  # with something to do the loop looks for events and does not sleep
+                return
+            self._rest(before)
+        self._turning = False
+
+    def _rest(self, now: float) -> None:
+        """Longer each time, until turning did no harm for as long as the last rest took."""
+        again = now - self._resting_until < self._rest_s
+        self._rest_s = min(2 * self._rest_s, LAST_REST_S) if again else FIRST_REST_S
+        self._resting_until = now + self._rest_s
 
 
 _pollers: WeakKeyDictionary[asyncio.AbstractEventLoop, BusyPoll] = WeakKeyDictionary()

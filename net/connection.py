@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from ottla.net.busy_poll import busy_poll
-from ottla.net.channel import set_no_delay
+from ottla.net.exchange import set_no_delay
 from ottla.net.reply import Later, LaterFromFuture, Reply, Turn
 from ottla.wire import connection as dialect
 from ottla.wire.batch import Buffer
@@ -133,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _work(self) -> None:
         """Handle whole frames until there are none, or until the peer must first take its answers."""
-        if self._refused is not None:  # it was told once, and hung up on
+        if self._is_refused():  # it was told once, and hung up on
             return
         self._working = True
         next_frame = self._reader.next_frame
@@ -144,7 +144,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 self._frame_began_at = None
                 self._handle(frame)
-                if self._refused is not None:
+                if self._is_refused():
                     break
                 if self._unsent > self._limits.write_buffer_high:
                     self._flush()  # the transport says pause if the peer does not take it
@@ -266,6 +266,9 @@ class Connection(asyncio.BufferedProtocol):
     def refuse(self, why: str) -> None:
         """For a handler that caught the peer cheating: hang up after its answer, and say so in the log."""
         self._refused = why
+
+    def _is_refused(self) -> bool:
+        return self._refused is not None
 
     def close(self) -> None:
         """Hang up once what was answered has left; a peer that does not take it is cut in time."""

@@ -2,19 +2,23 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from ottla.wire.batch import Buffer
 from ottla.wire.errors import OttlaError, RequestTimedOut, UnknownServerError
 from ottla.wire.messages import Message
 
 
-class Reply(NamedTuple):
+class Reply:
     """What a handler answers: a message with its attachments, or an error."""
 
-    message: Message | None
-    attachments: Sequence[Buffer] = ()
-    error: OttlaError | None = None
+    __slots__ = ("attachments", "error", "message")
+
+    def __init__(
+        self, message: Message | None, attachments: Sequence[Buffer] = (), error: OttlaError | None = None
+    ) -> None:
+        self.message = message
+        self.attachments = attachments
+        self.error = error
 
 
 class Later:

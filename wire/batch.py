@@ -13,7 +13,7 @@ offset and leader epoch without touching it. ``magic`` tells the payload: 2 is K
 
 import struct
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -28,26 +28,26 @@ from ottla.wire.errors import (
 Buffer = bytes | bytearray | memoryview
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-HEADER_SIZE = HEADER.size
-assert HEADER_SIZE == 61
+HEADER_SIZE: Final = 61
+assert HEADER.size == HEADER_SIZE
 
-LENGTH_OVERHEAD = 12
+LENGTH_OVERHEAD: Final = 12
 """base_offset and length themselves, which ``length`` does not count."""
 
-CRC_START = 21
+CRC_START: Final = 21
 """Where the bytes that the CRC covers begin: at ``attributes``."""
 
-MAGIC_KAFKA = 2
-MAGIC_COLUMNS = 0x4F  # 'O'; Kafka's own magics are 0, 1 and 2
+MAGIC_KAFKA: Final = 2
+MAGIC_COLUMNS: Final = 0x4F  # 'O'; Kafka's own magics are 0, 1 and 2
 
-CODEC_MASK = 0x07
-LOG_APPEND_TIME = 0x08
-KNOWN_ATTRIBUTES = CODEC_MASK | LOG_APPEND_TIME
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+KNOWN_ATTRIBUTES: Final = CODEC_MASK | LOG_APPEND_TIME
 
-COUNT_MAX = 1_000_000
+COUNT_MAX: Final = 1_000_000
 """Records of one batch. A few bytes may claim many null records: this bounds what it costs a reader to believe them."""
 
-NO_PRODUCER = -1
+NO_PRODUCER: Final = -1
 
 _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")

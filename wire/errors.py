@@ -5,9 +5,9 @@ same class on its side. Three flags tell a client what to do: ``retriable`` (the
 ``refresh_metadata`` (ask who leads before trying again) and ``closes_connection`` (the broker hangs up after answering).
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
-NO_ERROR = 0
+NO_ERROR: Final = 0
 
 
 class OttlaError(Exception):
@@ -260,6 +260,10 @@ class ConfigError(OttlaError):
 
 class NoBrokersAvailable(OttlaError, retriable=True):
     """No broker could be reached."""
+
+
+class BrokerRefused(NoBrokersAvailable):
+    """Nobody listens at the address of a broker."""
 
 
 class ClientTimeout(OttlaError, retriable=True):

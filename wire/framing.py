@@ -6,26 +6,28 @@ memory of its own. So ten thousand idle connections cost nothing, and the busy o
 """
 
 import struct
+from typing import Final
 
 from ottla.wire.errors import RemoteProtocolError
 
 LENGTH = struct.Struct(">I")
-LENGTH_SIZE = LENGTH.size
+LENGTH_SIZE: Final = 4
+assert LENGTH.size == LENGTH_SIZE
 _read_length = LENGTH.unpack_from
 
-FRAME_MAX = 100 * 1024 * 1024
+FRAME_MAX: Final = 100 * 1024 * 1024
 """The longest frame anyone may send unless configured (Kafka's socket.request.max.bytes)."""
 
-CHUNK = 256 * 1024
+CHUNK: Final = 256 * 1024
 """How much one read may bring. Fits a core's second-level cache, and four 64 KB batches."""
 
-GROWTH = 4
+GROWTH: Final = 4
 """A buffer grows to at most this many times what has really arrived: a lying length costs the liar, not us."""
 
-PARK_MAX = CHUNK // 16
+PARK_MAX: Final = CHUNK // 16
 """A beginning of at most this size is kept in just as many bytes: a thousand slow peers do not hold a thousand chunks."""
 
-TRUSTED_MAX = 16 * 1024 * 1024
+TRUSTED_MAX: Final = 16 * 1024 * 1024
 """A frame that somebody asked for (``detach``) gets its memory at once up to this size, a longer one as it arrives."""
 
 

@@ -7,16 +7,18 @@ understand (they ignore what they do not know, and what they do not send takes t
 """
 
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
 from ottla.wire.errors import NO_ERROR, OttlaError, error_for
 
-CONSUMER = -1
+CONSUMER: Final = -1
 """The replica id of a fetch that no broker sends."""
 
-ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+ACKS_NONE: Final = 0
+ACKS_LEADER: Final = 1
+ACKS_ALL: Final = -1
 
 LATEST, EARLIEST = -1, -2
 """Timestamps that ListOffsets takes for "the end" and "the beginning"."""

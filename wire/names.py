@@ -1,7 +1,7 @@
 """Names that cross the wire: topics, partitions, and what a legal one looks like."""
 
 import re
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.wire.errors import InvalidTopic
 
@@ -15,10 +15,10 @@ PARTITIONS_MAX = 10_000
 
 BROKER_ID_MAX = 2**31 - 1
 
-NO_LEADER = -1
+NO_LEADER: Final = -1
 """The leader of a partition that has none."""
 
-NO_EPOCH = -1
+NO_EPOCH: Final = -1
 """The epoch of somebody who knows none: checks against it are skipped."""
 
 

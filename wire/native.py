@@ -11,7 +11,7 @@ The first byte of a body is therefore 0x9x, which no Kafka request begins with.
 
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -29,21 +29,21 @@ from ottla.wire.errors import (
 from ottla.wire.framing import FRAME_MAX, LENGTH, LENGTH_SIZE
 from ottla.wire.messages import Api, Message, Request
 
-REQUEST_MARK = 0x96  # msgpack's array of six
-RESPONSE_MARK = 0x95  # msgpack's array of five
+REQUEST_MARK: Final = 0x96  # msgpack's array of six
+RESPONSE_MARK: Final = 0x95  # msgpack's array of five
 
 _HEAD_LENGTH = struct.Struct(">I")
-_HEAD_LENGTH_AT = 2  # behind the array's mark and the uint's
-_PLACEHOLDER = 0xFFFFFFFF  # any number that msgpack encodes as uint 32
-_UINT32_MARK = 0xCE
-_SMALLEST_HEAD = 10
+_HEAD_LENGTH_AT: Final = 2  # behind the array's mark and the uint's
+_PLACEHOLDER: Final = 0xFFFFFFFF  # any number that msgpack encodes as uint 32
+_UINT32_MARK: Final = 0xCE
+_SMALLEST_HEAD: Final = 10
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
-REQUEST_HEAD_MAX = 4 * 1024 * 1024
+REQUEST_HEAD_MAX: Final = 4 * 1024 * 1024
 """The msgpack part of a request: ten thousand parts with the longest names. Each of its bytes may become fifty of objects."""
 
-CLIENT_ID_MAX = 256
-ERROR_MESSAGE_MAX = 1000
+CLIENT_ID_MAX: Final = 256
+ERROR_MESSAGE_MAX: Final = 1000
 
 M = TypeVar("M", bound=Message)
 
@@ -59,31 +59,48 @@ _whole_heads: dict[int, msgspec.msgpack.Decoder[Any]] = {
 """Head and fields in one step, for the requests that come most often. Small numbers are themselves in msgpack."""
 
 
-class IncomingRequest(NamedTuple):
+class IncomingRequest:
     """A request as the broker received it. Its attachments are borrowed: they are gone once the handler returns."""
 
-    api: int
-    version: int
-    correlation_id: int
-    client_id: str
-    message: Request
-    attachments: list[memoryview]
+    __slots__ = ("api", "attachments", "client_id", "correlation_id", "message", "version")
+
+    def __init__(
+        self,
+        api: int,
+        version: int,
+        correlation_id: int,
+        client_id: str,
+        message: Request,
+        attachments: list[memoryview],
+    ) -> None:
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.message = message
+        self.attachments = attachments
 
 
-class IncomingResponse(NamedTuple):
+class IncomingResponse:
     """A response as the client received it."""
 
-    correlation_id: int
-    error: OttlaError | None
-    fields: msgspec.Raw
-    tail: memoryview
+    __slots__ = ("correlation_id", "error", "fields", "tail")
+
+    def __init__(self, correlation_id: int, error: OttlaError | None, fields: msgspec.Raw, tail: memoryview) -> None:
+        self.correlation_id = correlation_id
+        self.error = error
+        self.fields = fields
+        self.tail = tail
 
 
-class UnreadableRequest(NamedTuple):
+class UnreadableRequest:
     """A request whose head could be read and that must be answered with an error."""
 
-    correlation_id: int
-    error: OttlaError
+    __slots__ = ("correlation_id", "error")
+
+    def __init__(self, correlation_id: int, error: OttlaError) -> None:
+        self.correlation_id = correlation_id
+        self.error = error
 
 
 def encode_request(

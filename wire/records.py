@@ -133,6 +133,8 @@ def _check_timestamps(timestamps: int | Sequence[int], count: int) -> tuple[int,
         first = smallest = largest = timestamps
     elif len(timestamps) != count:
         raise InvalidRecord(f"{count} values with {len(timestamps)} timestamps")
+    elif timestamps.count(timestamps[0]) == count:  # mostly they are: a batch takes no millisecond to fill
+        first = smallest = largest = timestamps[0]
     else:
         first, smallest, largest = timestamps[0], min(timestamps), max(timestamps)
     if smallest < NO_TIMESTAMP or largest > INT64_MAX or largest - first > INT64_MAX:

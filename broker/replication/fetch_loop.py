@@ -3,29 +3,24 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
-from typing import cast
+from collections.abc import Callable
 
 from ottla.broker.peers import Identity, connect_as_broker
+from ottla.broker.replication.followed import FETCH_WAIT_MS, FollowedPartitions, Rest
 from ottla.broker.replication.partition import Partition
 from ottla.broker.storage.flush_loop import Flusher
-from ottla.net.channel import Answer, Channel
+from ottla.net.channel import Channel
+from ottla.net.exchange import Answer
 from ottla.net.retry import backoff
 from ottla.wire.errors import ClientTimeout, OttlaError
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
-from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
+from ottla.wire.requests import FetchRequest
 
 logger = logging.getLogger(__name__)
 
-FETCH_WAIT_MS = 500
 FETCH_SLACK_S = 2.0
-FETCH_BYTES = 16 * 1024 * 1024
-PARTITION_BYTES = 2 * 1024 * 1024
 FIRST_RETRY_S, LAST_RETRY_S = 0.01, 0.5
-
-FIRST_PARTITION_RETRY_S, LAST_PARTITION_RETRY_S = 0.005, 0.2
-"""How long a partition whose fetch failed is left alone; most often its leader has not heard of it yet, and will at once."""
 
 
 class Fetchers:
@@ -73,19 +68,14 @@ class ReplicaFetcher:
         self._flusher = flusher
         self._identity = identity
         self._endpoint = endpoint
-        self._partitions: dict[TopicPartition, Partition] = {}
-        self._not_before: dict[TopicPartition, float] = {}
-        self._waits: dict[TopicPartition, Iterator[float]] = {}
+        self._followed = FollowedPartitions(leader, identity)
         self._changed = asyncio.Event()
         self._channel: Channel | None = None
-        self._asked_at = 0.0
-        self._rest: asyncio.Future[list[Partition]] | None = None
+        self._rest: Rest | None = None
         self._task: asyncio.Task[None] | None = None
 
     def add(self, partition: Partition) -> None:
-        self._partitions[partition.where] = partition
-        self._not_before.pop(partition.where, None)
-        self._waits.pop(partition.where, None)
+        self._followed.add(partition)
         self._changed.set()
         if self._channel is not None and self._channel.usable and self._channel.in_flight == 1:
             # A fetch that knows nothing of this partition waits at the leader: asking again ends its wait.
@@ -96,8 +86,7 @@ class ReplicaFetcher:
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetch from broker {self._leader}")
 
     def drop(self, partition: Partition) -> None:
-        self._partitions.pop(partition.where, None)
-        self._waits.pop(partition.where, None)
+        self._followed.drop(partition)
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -112,9 +101,9 @@ class ReplicaFetcher:
         waits = backoff(FIRST_RETRY_S, LAST_RETRY_S)
         while True:
             self._changed.clear()
-            if not self._due():
+            if not self._followed.due():
                 try:
-                    async with asyncio.timeout(self._next_retry_s()):
+                    async with asyncio.timeout(self._followed.next_retry_s()):
                         await self._changed.wait()
                 except TimeoutError:
                     pass
@@ -129,88 +118,20 @@ class ReplicaFetcher:
                 logger.exception("replica fetch failed leader=%d", self._leader)
                 await asyncio.sleep(LAST_RETRY_S)
 
-    def _due(self) -> list[Partition]:
-        if not self._not_before:
-            return list(self._partitions.values())
-        now = time.monotonic()
-        self._not_before = {where: at for where, at in self._not_before.items() if at > now}
-        return [partition for where, partition in self._partitions.items() if where not in self._not_before]
-
-    def _next_retry_s(self) -> float | None:
-        """When the next of the partitions that are left alone is to be tried again."""
-        return max(0.001, min(self._not_before.values()) - time.monotonic()) if self._not_before else None
-
     async def _follow(self) -> None:
         """Fetch, each time as soon as the answer before is there, until nothing is due or something is in the way."""
         channel = await self._connected()
         self._rest = rest = asyncio.get_running_loop().create_future()
-        self._ask(channel, rest)
+        self._followed.ask(channel, rest)
         while not rest.done():
             await asyncio.wait([rest], timeout=FETCH_SLACK_S / 2)
-            if not rest.done() and time.monotonic() - self._asked_at > FETCH_WAIT_MS / 1000 + FETCH_SLACK_S:
+            if not rest.done() and time.monotonic() - self._followed.asked_at > FETCH_WAIT_MS / 1000 + FETCH_SLACK_S:
                 rest.cancel()
                 await channel.close()
                 raise ClientTimeout(f"{channel.address} did not answer a fetch", broker=channel.address)
         unsafe = rest.result()
         # The next fetch tells the leader what this broker has: for durable logs, only what is on disk.
         await asyncio.gather(*(self._flusher.durable(p.log, p.log.log_end_offset) for p in unsafe))
-
-    def _ask(self, channel: Channel, rest: "asyncio.Future[list[Partition]]") -> None:
-        partitions = self._due()
-        if not partitions:
-            rest.set_result([])
-            return
-        identity = self._identity()
-        parts = [partition.next_fetch(PARTITION_BYTES) for partition in partitions]
-        wait_ms = FETCH_WAIT_MS
-        if self._not_before:  # whoever is left alone for a moment must not wait until the others have something to say
-            wait_ms = min(wait_ms, max(1, int((self._next_retry_s() or 0) * 1000)))
-        request = FetchRequest(wait_ms, 1, FETCH_BYTES, parts, identity.broker_id, identity.broker_epoch)
-        self._asked_at = time.monotonic()
-        channel.call(request, lambda answer: self._answered(answer, channel, partitions, parts, rest))
-
-    def _answered(
-        self,
-        answer: Answer | OttlaError,
-        channel: Channel,
-        partitions: list[Partition],
-        parts: list[FetchPart],
-        rest: "asyncio.Future[list[Partition]]",
-    ) -> None:
-        """Take what has come and ask for more at once: a record is copied within one turn of the event loop."""
-        if rest.done():
-            return
-        try:
-            if isinstance(answer, OttlaError):
-                raise answer
-            unsafe = self._take_all(partitions, parts, answer)
-            if unsafe:
-                rest.set_result(unsafe)
-            else:
-                self._ask(channel, rest)
-        except Exception as error:
-            rest.set_exception(error)
-
-    def _take_all(self, partitions: list[Partition], parts: list[FetchPart], answer: Answer) -> list[Partition]:
-        """Those that must be flushed before the leader hears of what they took."""
-        results = cast(FetchResponse, answer.message).parts
-        unsafe = []
-        for partition, part, result, records in zip(partitions, parts, results, answer.attachments, strict=True):
-            if self._partitions.get(partition.where) is partition:
-                self._take(partition, part, result, records)
-                if partition.durable and partition.log.flushed_up_to < partition.log.log_end_offset:
-                    unsafe.append(partition)
-        return unsafe
-
-    def _take(self, partition: Partition, part: FetchPart, result: FetchPartResult, records: memoryview) -> None:
-        try:
-            partition.take_fetched(part, result, records)
-            if self._waits:
-                self._waits.pop(partition.where, None)
-        except OttlaError as error:
-            logger.info("partition cannot follow partition=%s leader=%d error=%s", partition.where, self._leader, error)
-            waits = self._waits.setdefault(partition.where, backoff(FIRST_PARTITION_RETRY_S, LAST_PARTITION_RETRY_S))
-            self._not_before[partition.where] = time.monotonic() + next(waits)
 
     async def _connected(self) -> Channel:
         if self._channel is None or not self._channel.usable:

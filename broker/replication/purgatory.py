@@ -113,7 +113,7 @@ class Purgatory:
             (key,) = touched
             tried = list(self._watched.get(key, ()))
         else:
-            tried = list(dict.fromkeys(operation for key in touched for operation in self._watched.get(key, ())))
+            tried = list(dict.fromkeys([operation for key in touched for operation in self._watched.get(key, ())]))
         for operation in tried:
             if operation.open:
                 _complete(operation, operation.attempt)

@@ -12,14 +12,14 @@ import struct
 import sys
 from array import array
 from bisect import bisect_right
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 OFFSET_ENTRY_SIZE = 8
 TIME_ENTRY = struct.Struct(">qI")
 
-NO_TIMESTAMP = -1
+NO_TIMESTAMP: Final = -1
 
-RELATIVE_OFFSET_MAX = 2**31 - 1
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 """The farthest an offset may lie from its segment's base offset (index entries are 32 bits wide, Kafka's have a sign)."""
 
 assert array("I").itemsize == 4

@@ -7,10 +7,9 @@ unknown then, and only recovery can tell. A failed flush is never tried again, b
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from ottla.broker.storage.disk_health import DiskHealth
 from ottla.broker.storage.incoming import (
     Appended,
     Batches,
@@ -29,7 +28,7 @@ from ottla.broker.storage.producers import ProducerStates, Sent
 from ottla.broker.storage.retention import Limits, SegmentAge, expired
 from ottla.broker.storage.segment_files import DELETED_SUFFIX
 from ottla.broker.storage.segments import Segments
-from ottla.wire.errors import FencedLeaderEpoch, InvalidRecord, OffsetOutOfRange, RecordListTooLarge, StorageError
+from ottla.wire.errors import FencedLeaderEpoch, InvalidRecord, OffsetOutOfRange, RecordListTooLarge
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +55,7 @@ class Log:
         self._producers = loaded.producers
         self._precautions = precautions
         self._log_start_offset = self._segments.first.base_offset
-        self._failure: str | None = None
+        self._disk = DiskHealth(folder)
 
     @classmethod
     def open(
@@ -121,7 +120,7 @@ class Log:
     @property
     def failed(self) -> bool:
         """The disk failed under this log: it takes no more records."""
-        return self._failure is not None
+        return self._disk.failure is not None
 
     @property
     def latest_epoch(self) -> int:
@@ -136,7 +135,7 @@ class Log:
             raise FencedLeaderEpoch(
                 f"leader epoch {epoch} is older than {self._epochs.latest_epoch}, which the log holds"
             )
-        with self._disk("assigning an epoch"):
+        with self._disk.during("assigning an epoch"):
             # An empty log has nothing that this could be needed for after a power cut; there are many new ones at once.
             self._epochs.assign(epoch, self.log_end_offset, durable=bool(self.size))
 
@@ -148,8 +147,8 @@ class Log:
 
     def append_as_leader(self, records: memoryview, leader_epoch: int, now_ms: int) -> Appended:
         """Append produced batches, all or none; ``records`` is stamped in place with offsets and epoch."""
-        if self._failure is not None:
-            self._check_usable()
+        if self._disk.failure is not None:
+            self._disk.check()
         config = self.config
         batches = produced_batches(records, config, now_ms)
         if len(records) > config.segment_bytes:
@@ -169,13 +168,13 @@ class Log:
 
     def append_as_follower(self, records: memoryview) -> int:
         """Append the leader's batches as they are, and give the new log end offset. A cut-off last batch is ignored."""
-        self._check_usable()
+        self._disk.check()
         batches = replicated_batches(records, self.log_end_offset, self.latest_epoch)
         room = self.config.segment_bytes - self._segments.active.size
         for run in split_for_segments(batches, room, self.config.segment_bytes):
             for _, header in run:
                 if header.leader_epoch != self._epochs.latest_epoch:
-                    with self._disk("assigning an epoch"):
+                    with self._disk.during("assigning an epoch"):
                         self._epochs.assign(header.leader_epoch, header.base_offset)
             places = places_of(run)
             if places[0].base_offset != self.log_end_offset:
@@ -212,7 +211,7 @@ class Log:
 
     def roll(self) -> None:
         """Start a new segment, unless the active one is empty."""
-        self._check_usable()
+        self._disk.check()
         if self._segments.active.size:
             self._roll_to(self.log_end_offset)
 
@@ -246,7 +245,7 @@ class Log:
                 if end < limit or full:
                     break
         except OSError as error:
-            raise self._fail("reading", error) from error
+            raise self._disk.fail("reading", error) from error
         return views
 
     def find_by_timestamp(self, timestamp_ms: int) -> memoryview | None:
@@ -258,7 +257,7 @@ class Log:
                     if batch is not None:
                         return segment.read(batch.position, batch.position + batch.size)
         except OSError as error:
-            raise self._fail("reading", error) from error
+            raise self._disk.fail("reading", error) from error
         return None
 
     # --- cutting ---
@@ -268,7 +267,7 @@ class Log:
         if offset < self._segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        with self._disk("truncating"):
+        with self._disk.during("truncating"):
             if offset < self.log_end_offset:
                 offset = self._segments.holding(offset).batch_start(offset)
                 self._prepare_truncation(offset)
@@ -283,7 +282,7 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the next record gets ``offset``."""
-        with self._disk("truncating"):
+        with self._disk.during("truncating"):
             self._prepare_truncation(offset)
             self._segments.start_over_at(offset)
             self._producers = ProducerStates()
@@ -297,7 +296,7 @@ class Log:
         if not 0 <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(f"offset {offset}; the log has {self._log_start_offset} to {self.log_end_offset}")
         if offset > self._log_start_offset:
-            with self._disk("deleting records"):
+            with self._disk.during("deleting records"):
                 self._epochs.truncate_from_start(offset)
                 self._log_start_offset = offset
         return self._log_start_offset
@@ -307,7 +306,7 @@ class Log:
 
         Their files are only renamed: ``remove_deleted_files`` does the slow part.
         """
-        with self._disk("deleting segments"):
+        with self._disk.during("deleting segments"):
             ages = [SegmentAge(segment.next_offset, segment.size, segment.age_ms()) for segment in self._segments]
             limits = Limits(self.config.retention_ms, self.config.retention_bytes)
             up_to = self.log_end_offset if up_to is None else up_to
@@ -333,7 +332,7 @@ class Log:
 
     def flush(self, *, sealed_only: bool = False) -> int:
         """Put all records, or all of sealed segments, on disk, and give the offset up to which they are. Slow."""
-        with self._disk("flushing"):
+        with self._disk.during("flushing"):
             return self._segments.flush(sealed_only=sealed_only)
 
     def close(self) -> None:
@@ -341,7 +340,7 @@ class Log:
         try:
             if not self.failed and self.size:  # an empty log has nothing that must survive a power cut
                 self.flush()
-                with self._disk("closing"):
+                with self._disk.during("closing"):
                     if len(self._producers):
                         save_producers(self.folder, self.log_end_offset, self._producers)
                     self._segments.close()
@@ -350,7 +349,7 @@ class Log:
 
     def discard(self) -> None:
         """Let go of all files as they are: for a log that is about to be deleted."""
-        self._failure = self._failure or "the log is closed"
+        self._disk.failure = self._disk.failure or "the log is closed"
         self._segments.discard()
 
     # --- inside ---
@@ -363,11 +362,11 @@ class Log:
         try:
             self._segments.active.append(records, batches)
         except OSError as error:
-            raise self._fail("appending", error) from error
+            raise self._disk.fail("appending", error) from error
         return max_timestamp
 
     def _roll_to(self, base_offset: int) -> None:
-        with self._disk("rolling"):
+        with self._disk.during("rolling"):
             self._segments.roll_to(base_offset)
             save_producers(self.folder, base_offset, self._producers)
         # An empty log that goes on past a gap starts after it.
@@ -376,23 +375,3 @@ class Log:
     def _prepare_truncation(self, offset: int) -> None:
         self._segments.lower_flushed(offset)
         self._precautions.before_truncation(offset)
-
-    def _check_usable(self) -> None:
-        if self._failure is not None:
-            raise StorageError(f"{self.folder}: {self._failure}", hint="restart the broker once the disk is mended")
-
-    def _fail(self, doing: str, error: OSError) -> StorageError:
-        if self._failure is None:
-            self._failure = f"{doing} failed: {error}"
-            logger.error("log failed: folder=%s doing=%s error=%s", self.folder, doing, error)
-        return StorageError(
-            f"{self.folder}: {doing} failed: {error}", hint="restart the broker once the disk is mended"
-        )
-
-    @contextmanager
-    def _disk(self, doing: str) -> Iterator[None]:
-        self._check_usable()
-        try:
-            yield
-        except OSError as error:
-            raise self._fail(doing, error) from error

@@ -10,7 +10,12 @@ General layout, from the bottom up (imports only ever go down):
 - ``ottla.local``   a whole cluster on this machine.
 - ``ottla.cli``     the ``ottla`` command.
 
-Each folder stands at the top of the repository; ``src/ottla`` only links to them.
+Each folder stands at the top of the repository; ``src/ottla`` only links to them. ``ottla.compiled`` decides whether
+the modules that every record passes through run as C or as the Python they were compiled from.
 """
 
+from ottla import compiled
+
 __version__ = "0.1.0"
+
+compiled.choose()

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 
 from ottla.broker.__main__ import main
-from ottla.broker.replication import fetch_loop
-from ottla.broker.replication.fetch_loop import ReplicaFetcher
+from ottla.broker.replication import followed
+from ottla.broker.replication.followed import FollowedPartitions
 from ottla.broker.replication.partition import Partition
 from ottla.local import LocalCluster
 from ottla.local.broker import child_environment, why_not_ready
@@ -74,7 +74,8 @@ class TappedBroker:
         self.log_path = folder / "broker.log"
         self.process = Process(
             f"broker-{broker_id}", command, log_path=self.log_path, reaper=reaper,
-            env=child_environment(), folder=ROOT,
+            env={**child_environment(), "OTTLA_PURE": "1"},  # compiled code would not see what is put in its place
+            folder=ROOT,
         )  # fmt: skip
         self.open()
 
@@ -126,29 +127,29 @@ def tapped_brokers(
 
 def install(tap: Path) -> None:
     """Put the tap into this process's replication."""
-    ask, take = ReplicaFetcher._ask, ReplicaFetcher._take
-    usual_bytes = fetch_loop.PARTITION_BYTES
+    ask, take = FollowedPartitions.ask, FollowedPartitions._take
+    usual_bytes = followed.PARTITION_BYTES
 
     def turned() -> str:
         return tap.read_text()
 
     def tapped_ask(
-        self: ReplicaFetcher, channel: Channel, rest: "asyncio.Future[list[Partition]]", *, rested: bool = False
+        self: FollowedPartitions, channel: Channel, rest: "asyncio.Future[list[Partition]]", *, rested: bool = False
     ) -> None:
         if rest.done():
             return
         how = turned()
-        self._asked_at = time.monotonic()
+        self.asked_at = time.monotonic()
         if how == "shut":
             asyncio.get_running_loop().call_later(0.02, tapped_ask, self, channel, rest)
         elif how == "slow" and not rested:
             asyncio.get_running_loop().call_later(SLOW_S, partial(tapped_ask, self, channel, rest, rested=True))
         else:
-            fetch_loop.PARTITION_BYTES = 1 if how == "slow" else usual_bytes
+            followed.PARTITION_BYTES = 1 if how == "slow" else usual_bytes
             ask(self, channel, rest)
 
     def tapped_take(
-        self: ReplicaFetcher, partition: Partition, part: FetchPart, result: FetchPartResult, records: memoryview
+        self: FollowedPartitions, partition: Partition, part: FetchPart, result: FetchPartResult, records: memoryview
     ) -> None:
         how = turned()
         if how == "stale":
@@ -156,8 +157,8 @@ def install(tap: Path) -> None:
         if how != "shut":
             take(self, partition, part, result, records)
 
-    ReplicaFetcher._ask = tapped_ask  # type: ignore[method-assign]
-    ReplicaFetcher._take = tapped_take  # type: ignore[method-assign]
+    FollowedPartitions.ask = tapped_ask  # type: ignore[method-assign]
+    FollowedPartitions._take = tapped_take  # type: ignore[method-assign]
 
 
 def take_up(habit: Habit) -> None:

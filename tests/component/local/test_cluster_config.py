@@ -56,11 +56,12 @@ def test_port_that_is_taken_is_told_before_anything_starts(tmp_path: Path) -> No
     assert not (tmp_path / "broker-0").exists()
 
 
-def test_ottla_variables_do_not_reach_children(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ottla_settings_do_not_reach_children(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTTLA_BROKER_ID", "77")
+    monkeypatch.setenv("OTTLA_PURE", "1")
     monkeypatch.setenv("SOMETHING_ELSE", "1")
     environment = child_environment()
-    assert not [name for name in environment if name.startswith("OTTLA_")]
+    assert [name for name in environment if name.startswith("OTTLA_")] == ["OTTLA_PURE"], "not a setting of a broker's"
     assert environment["SOMETHING_ELSE"] == "1"
 
 

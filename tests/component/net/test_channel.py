@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from ottla.net.reply import Reply
 from ottla.wire import native
 from ottla.wire.connection import IncomingRequest
 from ottla.wire.errors import (
+    BrokerRefused,
     ClientClosed,
     ClientTimeout,
     InvalidTopic,
@@ -172,6 +174,35 @@ async def test_a_refused_connection_is_no_brokers_available() -> None:
     await server.wait_closed()
     with pytest.raises(NoBrokersAvailable, match=f"127.0.0.1:{port}"):
         await open_channel(port)
+
+
+@pytest.mark.parametrize("found", [["127.0.0.1"], ["127.0.0.2", "127.0.0.1"]])
+async def test_a_name_of_which_all_addresses_refuse_is_a_broker_that_refuses(
+    monkeypatch: pytest.MonkeyPatch, found: list[str]
+) -> None:
+    """By this a broker's process is known to be gone; ``localhost`` often has two addresses."""
+    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    resolved_to(monkeypatch, found)
+    with pytest.raises(BrokerRefused, match=f"somewhere:{port}"):
+        await connect("somewhere", port, client_id="me", timeout_s=5)
+
+
+async def test_the_next_address_of_a_name_is_tried(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = (await serve(answer_versions)).port
+    resolved_to(monkeypatch, ["127.0.0.2", "127.0.0.1"])
+    channel = await connect("somewhere", port, client_id="me", timeout_s=5)
+    assert channel.usable
+    await channel.close()
+
+
+def resolved_to(monkeypatch: pytest.MonkeyPatch, addresses: list[str]) -> None:
+    async def getaddrinfo(host: str, port: int, **options: int) -> list[tuple[object, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
 
 
 # --- hostile servers -----------------------------------------------------------------------------------------------------

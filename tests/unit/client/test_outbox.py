@@ -123,6 +123,31 @@ def test_bytes_like_values_are_copied():
     assert (batch.values[index], batch.keys[index]) == (b"before", b"k")
 
 
+class Integer:
+    """An integer that is no int, as numpy's are."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __index__(self) -> int:
+        return self._number
+
+
+def test_partitions_and_timestamps_may_be_any_integers():
+    box = outbox()
+    batch, index = box.add("t", b"v", None, None, Integer(1), Integer(1_700_000_000_000))
+    assert batch.where.partition == 1
+    assert batch.timestamps[index] == 1_700_000_000_000
+    _, pieces = box.add_many("t", [b"a", b"b"], None, Integer(0), Integer(5))
+    assert [(piece.where.partition, piece.timestamps) for _, piece in pieces] == [(0, 5)]
+
+
+@pytest.mark.parametrize("partition", [1.0, "1", b"1"])
+def test_what_is_no_integer_names_no_partition(partition):
+    with pytest.raises(TypeError, match="a partition must be an integer"):
+        send(outbox(), partition=partition)
+
+
 @pytest.mark.parametrize("timestamp", [-2, 2**63, 1.5, "now"])
 def test_impossible_timestamps_are_refused_to_their_sender(timestamp):
     with pytest.raises(InvalidTimestamp):

@@ -1,0 +1,242 @@
+"""What a producer's event loop does at once: takes batches from the accumulator, sends them to the leaders, takes the answers.
+
+Nothing here waits; what takes a while is an errand, which send_loop.py runs. All of it is compiled. An open batch is taken only
+when its leader's connection has room for one more request, so that batches grow by themselves under load even without linger.
+"""
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from ottla.client.accumulator import Accumulator
+from ottla.client.batches import ProducerBatch
+from ottla.client.cluster import Cluster
+from ottla.client.config import ProducerConfig
+from ottla.client.fates import Fates
+from ottla.client.sent_request import SentRequest, Travelling
+from ottla.client.sequences import Sequences
+from ottla.net.channel import Channel
+from ottla.net.exchange import Answer
+from ottla.wire.errors import InvalidRecord, NetworkException, OttlaError
+from ottla.wire.messages import ACKS_NONE
+from ottla.wire.names import TopicPartition
+from ottla.wire.requests import ProducePart, ProduceRequest
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.1
+"""How often batches that wait for a leader are looked at for their delivery time."""
+
+GRACE_S = 1.0
+"""The broker itself gives up after request_timeout_ms; so much later we stop waiting for it."""
+
+BATCHES_PER_REQUEST = 5
+"""Batches of one partition that travel together when so many wait: most of a request's cost is its own, not theirs. With five
+requests in flight there are no more of them than brokers remember of a producer."""
+
+
+class SendErrands(Protocol):
+    """What takes a while. Each may be asked for again while it is under way."""
+
+    def ask_who_leads(self) -> None: ...
+    def fetch_producer_id(self) -> None: ...
+    def connect(self, leader: int) -> None: ...
+    def drain(self, channel: Channel, drained: Callable[[], None]) -> None: ...
+    def hang_up(self, channel: Channel) -> None: ...
+
+
+class Sender:
+    """Sends what the accumulator holds, and takes the answers; what follows from them is decided in fates.py."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        cluster: Cluster,
+        accumulator: Accumulator,
+        sequences: Sequences | None,
+        errands: SendErrands,
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._sequences = sequences
+        self._errands = errands
+        self._loop = asyncio.get_running_loop()
+        self._acks = config.required_acks
+        self._codec = config.codec
+        self._linger_s = config.linger_ms / 1000
+        self._request_timeout_s = config.request_timeout_ms / 1000 + GRACE_S
+        self._woken = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+        self._travelling = Travelling(self._loop, self._overdue)
+        self.fates = Fates(config, cluster, accumulator, sequences, errands.ask_who_leads)
+        self.flushing = 0
+        """How many wait for everything to be sent: then nothing lingers."""
+
+    def wake(self) -> None:
+        """There is something to send; from any thread."""
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon_threadsafe(self._pump)
+
+    def wake_here(self) -> None:
+        """As ``wake``, on the event loop's own thread. With nothing on its way, what there is goes at once."""
+        if self._woken:
+            return
+        self._woken = True
+        if self._travelling or self._linger_s:
+            self._loop.call_soon(self._pump)
+        else:
+            self._pump()
+
+    def stop(self) -> None:
+        """Fail what is still waiting. What travels fails when its connection is closed."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._travelling.stop()
+        self.fates.close()
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Send all that can be sent now."""
+        self._woken = False
+        if self.fates.closed or self._accumulator.empty:
+            return
+        now = time.monotonic()  # not the loop's own clock, which uvloop moves by whole milliseconds
+        if self._cluster.stale:
+            self._errands.ask_who_leads()
+        linger_s = 0 if self.flushing else self._linger_s
+        blocked = self._sequences is not None and not self._sequences.ready and bool(self._accumulator.waiting())
+        if blocked:
+            self._errands.fetch_producer_id()
+        while not blocked:
+            chosen: dict[int, list[ProducerBatch]] = defaultdict(list)
+            for where in self._accumulator.waiting():
+                leader = self._leader_with_room(where)
+                if leader is None:
+                    blocked = True
+                    continue
+                batches = self._accumulator.take(where, now, linger_s, BATCHES_PER_REQUEST)
+                if batches:
+                    chosen[leader] += batches
+            for leader, batches in chosen.items():
+                self._send(leader, batches)
+            if not chosen or self._accumulator.empty:
+                break
+        if not self._accumulator.empty:
+            self._arm(now, blocked)
+
+    def _leader_with_room(self, where: TopicPartition) -> int | None:
+        """The leader of a partition if its connection stands and can take one more request."""
+        leader = self._cluster.leader(where)
+        if leader is None:
+            self._errands.ask_who_leads()
+            return None
+        if self._travelling.requests[leader] >= self._config.max_in_flight_requests_per_connection:
+            return None
+        if self._cluster.open_channel(leader) is None:
+            self._errands.connect(leader)
+            return None
+        return leader
+
+    def _send(self, leader: int, batches: list[ProducerBatch]) -> None:
+        """One request with batches of several partitions, or more where the size demands it."""
+        channel = self._cluster.open_channel(leader)
+        group: list[ProducerBatch] = []
+        size = 0
+        for batch in batches:
+            if group and size + batch.size > self._config.max_request_size:
+                self._send_request(leader, channel, group)
+                group, size = [], 0
+            group.append(batch)
+            size += batch.size
+        self._send_request(leader, channel, group)
+
+    def _send_request(self, leader: int, channel: Channel | None, batches: list[ProducerBatch]) -> None:
+        attachments: list[bytearray] = []
+        sent: list[ProducerBatch] = []
+        for batch in batches:
+            if self._sequences is not None:
+                self._sequences.number(batch)
+            try:
+                attachments.append(batch.encode(self._codec))
+                sent.append(batch)
+            except OttlaError as error:
+                self.fates.finish(batch, error)
+            except Exception as error:  # whatever it is, nobody may wait for this batch for ever
+                logger.exception("a batch could not be encoded partition=%s", batch.where)
+                self.fates.finish(batch, InvalidRecord(f"the batch could not be encoded: {error!r}"))
+        if not sent:
+            return
+        parts = [ProducePart(b.where.topic, b.where.partition, len(a)) for b, a in zip(sent, attachments, strict=True)]
+        request = ProduceRequest(self._acks, self._config.request_timeout_ms, parts, self._config.receipts)
+        if channel is None or not channel.usable:
+            self.fates.lost(sent, NetworkException(f"broker {leader} is gone"))
+        elif request.acks == ACKS_NONE:
+            channel.send_unanswered(request, attachments)
+            for batch in sent:
+                self.fates.finish(batch)
+            # No answer says that the broker keeps up: go on when the socket took the bytes.
+            self._travelling.requests[leader] += 1
+            self._errands.drain(channel, partial(self._drained, leader))
+        else:
+            travelling = SentRequest(leader, channel, sent, time.monotonic(), self._request_timeout_s)
+            self._travelling.add(travelling)
+            channel.call(request, partial(self._answered, travelling), attachments)
+
+    # --- waiting for answers -----------------------------------------------------------------------------------------
+
+    def _overdue(self, sent: SentRequest, now: float) -> None:
+        """No answer yet: fail the batches whose delivery time is over, hang up when the request's is."""
+        for batch in sent.batches:
+            if not batch.done and batch.deadline <= now:
+                self.fates.too_late(batch, f"{sent.channel.address} did not answer")
+        if now >= sent.until:
+            self._errands.hang_up(sent.channel)
+        else:
+            self._cluster.suspect(sent.channel.address)
+            self._errands.ask_who_leads()
+
+    def leave_replaced(self) -> None:
+        """Wait no more for brokers that do not lead any longer what they were sent: they may be paused for ever."""
+        for sent in self._travelling.all():
+            leaders = {self._cluster.leader(batch.where) for batch in sent.batches if not batch.done}
+            if not leaders <= {None, sent.leader}:
+                self._errands.hang_up(sent.channel)
+
+    def _drained(self, leader: int) -> None:
+        self._travelling.requests[leader] -= 1
+
+    def _answered(self, sent: SentRequest, answer: Answer | OttlaError) -> None:
+        self._travelling.remove(sent)
+        self.fates.answered(sent, answer)
+        self._pump()
+
+    # --- coming back -------------------------------------------------------------------------------------------------
+
+    def _arm(self, now: float, blocked: bool) -> None:
+        """Come back when a linger or a retry's wait ends, or, while something has no leader, to look at its deadline."""
+        due = self._accumulator.next_due(0 if self.flushing else self._linger_s)
+        if due is None:
+            return
+        wait = due - now if due > now else TICK_S
+        if blocked:
+            wait = min(wait, TICK_S)
+        at = now + wait
+        if self._timer is not None and now < self._timer_at <= at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._loop.call_later(wait, self._tick)
+
+    def _tick(self) -> None:
+        self.fates.give_up_expired()
+        self._timer, self._timer_at = None, float("inf")
+        self._pump()

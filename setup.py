@@ -1,0 +1,94 @@
+"""Compiles the modules that every record passes through to C, where a C compiler is at hand; else they stay plain Python.
+
+The same sources either way: mypyc takes them as they are, types and all (docs/decisions/0011). OTTLA_COMPILE=0 leaves it out,
+OTTLA_COMPILE=1 makes a failure an error. Everything else about the package stands in pyproject.toml.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from setuptools import Distribution, Extension, setup
+from setuptools.command.build_ext import build_ext
+
+PACKAGE = Path("src/ottla")
+MARKER = PACKAGE / "compiled.txt"
+
+COMPILED = [
+    "wire/batch", "wire/connection", "wire/framing", "wire/native", "wire/payload_check",
+    "net/busy_poll", "net/connection", "net/exchange", "net/reply",
+    "broker/api/dispatch", "broker/api/fetch", "broker/api/parts", "broker/api/produce",
+    "broker/replication/followed", "broker/replication/partition",
+    "broker/replication/purgatory", "broker/replication/state", "broker/replication/waiting",
+    "broker/storage/disk_health", "broker/storage/incoming", "broker/storage/index", "broker/storage/log",
+    "broker/storage/mapped_file", "broker/storage/producers", "broker/storage/segment", "broker/storage/segments",
+    "client/accumulator", "client/batches", "client/fates", "client/outbox", "client/partitioner", "client/sender",
+    "client/sent_request", "client/sequences",
+]  # fmt: skip
+
+WANTED = os.environ.get("OTTLA_COMPILE", "")
+
+
+class BuildCompiled(build_ext):
+    """Makes the extensions only when they are built: telling pip our name and version needs no C."""
+
+    def finalize_options(self) -> None:
+        self._began = time.time()
+        self.distribution.ext_modules = _extensions()
+        super().finalize_options()
+
+    def run(self) -> None:
+        in_working_copy = bool(self.inplace or self.editable_mode)
+        self._forget_built(in_working_copy)
+        try:
+            super().run()
+        except Exception as error:
+            _go_without(str(error))
+            self._forget_built(in_working_copy)
+            self.extensions = []
+        if in_working_copy and self.extensions:
+            MARKER.write_text("".join(f"{module}.py\n" for module in COMPILED))
+            os.utime(MARKER, (self._began, self._began))  # what was edited meanwhile is younger than what was compiled
+
+    def _forget_built(self, in_working_copy: bool) -> None:
+        """Extensions know one another by their insides: some of an earlier list, or half of this one, do only harm."""
+        places = [Path(self.build_lib)]
+        if in_working_copy:
+            MARKER.unlink(missing_ok=True)
+            places += [PACKAGE.parent, *(path.resolve() for path in PACKAGE.iterdir() if path.is_symlink())]
+        for place in places:
+            for extension in place.rglob("*.so"):
+                extension.unlink()
+
+
+class WithExtensions(Distribution):
+    def has_ext_modules(self) -> bool:
+        return WANTED != "0"
+
+
+def _extensions() -> list[Extension]:
+    if WANTED == "0":
+        return []
+    try:
+        from mypyc.build import mypycify
+
+        files = [str(PACKAGE / f"{module}.py") for module in COMPILED]
+        found: list[Extension] = mypycify(
+            ["--follow-imports=silent", "--ignore-missing-imports", *files],
+            opt_level="1",  # half the time that 3 takes, and as fast: most of it is calls into Python's own C
+            debug_level="0",
+        )
+        return found
+    except (Exception, SystemExit) as error:  # mypyc ends the process over a type error
+        _go_without(str(error))
+        return []
+
+
+def _go_without(why: str) -> None:
+    if WANTED == "1":
+        raise SystemExit(f"the compiled modules could not be built: {why}")
+    print(f"ottla is installed as plain Python, which is slower: {why}", file=sys.stderr)
+
+
+setup(cmdclass={"build_ext": BuildCompiled}, distclass=WithExtensions)
