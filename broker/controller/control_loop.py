@@ -130,7 +130,7 @@ class ControlLoop:
             return brokers
         # Nobody listened after its registration was read, so it is this very life that ended.
         self._guard.suspected(dead.endpoint.id, time.monotonic())
-        if await self._verdict(dead.endpoint.id, True, brokers) is not Verdict.FENCE:
+        if await self._verdict(dead.endpoint.id, brokers, refused=True, reached=True) is not Verdict.FENCE:
             return brokers
         await self._fence(dead.endpoint.id, dead.epoch)
         return {i: broker for i, broker in brokers.items() if broker is not dead}
@@ -149,7 +149,7 @@ class ControlLoop:
         await self._set_links(brokers)
         await self.act(self.state.brokers_seen(brokers))
 
-    def _suspected(self, broker_id: int, epoch: int, found: Probe) -> None:
+    def _suspected(self, broker_id: int, epoch: int, found: Probe, reached: bool) -> None:
         """A link ended and probing did not find the broker alive: if the evidence is good enough, fence it now."""
         self._guard.suspected(broker_id, time.monotonic())
 
@@ -157,7 +157,8 @@ class ControlLoop:
             known = self.state.brokers.get(broker_id)
             if known is None or known.epoch != epoch:
                 return
-            if await self._verdict(broker_id, found.refused, self.state.brokers) is Verdict.FENCE:
+            verdict = await self._verdict(broker_id, self.state.brokers, refused=found.refused, reached=reached)
+            if verdict is Verdict.FENCE:
                 await self._fence(broker_id, epoch)
                 await self._brokers_changed()
 
@@ -170,12 +171,12 @@ class ControlLoop:
         except StaleBrokerEpoch:
             pass  # it has a new life already; ZooKeeper tells
 
-    async def _verdict(self, broker_id: int, refused: bool, registered: Collection[int]) -> Verdict:
+    async def _verdict(self, broker_id: int, registered: Collection[int], *, refused: bool, reached: bool) -> Verdict:
         witnesses = Witnesses()
         if self._guard.needs_witnesses(refused=refused, registered=registered, now=time.monotonic()):
             witnesses = await self._witnesses(broker_id)
         verdict = self._guard.verdict(
-            broker_id, witnesses, refused=refused, registered=registered, now=time.monotonic()
+            broker_id, witnesses, refused=refused, reached=reached, registered=registered, now=time.monotonic()
         )
         if verdict is not Verdict.FENCE:
             logger.info(

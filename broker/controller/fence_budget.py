@@ -1,7 +1,8 @@
 """How often a broker that merely cannot be reached may be fenced at once. Pure: time is an argument.
 
 Fencing is always safe, but a broker behind a bad network would lose its leaders again and again. After three times in
-five minutes it is left to its ZooKeeper session. A process that is gone for sure (its port refuses) is not counted.
+five minutes it is left to its ZooKeeper session. A process that is gone for sure (it was connected, and now its port
+refuses) is not counted.
 """
 
 from collections import defaultdict, deque

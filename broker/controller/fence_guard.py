@@ -3,7 +3,8 @@
 Fencing is always safe; doing it wrongly costs availability. A refused knock says that a process is gone, but when more than
 half of the brokers look dead at once, the controller's own network is as likely to be broken: then it fences at once only
 what another broker confirms, and without anybody to ask, one refused broker in half a second. What merely cannot be reached
-is then left to ZooKeeper, the one arbiter that both sides of a broken network share.
+is then left to ZooKeeper, the one arbiter that both sides of a broken network share. A life that was never reached may only
+have an address where nobody listens: a refusal there counts, but not more often than silence does.
 """
 
 from collections.abc import Collection
@@ -49,30 +50,42 @@ class FenceGuard:
         return not refused or self._many_look_dead(registered, now)
 
     def verdict(
-        self, broker: int, witnesses: Witnesses, *, refused: bool, registered: Collection[int], now: float
+        self,
+        broker: int,
+        witnesses: Witnesses,
+        *,
+        refused: bool,
+        reached: bool,
+        registered: Collection[int],
+        now: float,
     ) -> Verdict:
-        """What to do about a suspect; one that is to be fenced is counted as such. ``registered`` includes ourselves."""
-        verdict = self._decide(broker, witnesses, refused, registered, now)
+        """What to do about a suspect; one that is to be fenced is counted as such.
+
+        ``reached`` says whether this life of it ever was; ``registered`` includes ourselves.
+        """
+        verdict = self._decide(broker, witnesses, refused, reached, registered, now)
         if verdict is Verdict.FENCE:
             self._suspected.pop(broker, None)
             self._fenced[broker] = now
         return verdict
 
     def _decide(
-        self, broker: int, witnesses: Witnesses, refused: bool, registered: Collection[int], now: float
+        self, broker: int, witnesses: Witnesses, refused: bool, reached: bool, registered: Collection[int], now: float
     ) -> Verdict:
         many = self._many_look_dead(registered, now)
         two_brokers = len(registered) == 2  # no witness can exist; electing is safe all the same
-        if refused and not many:
-            return Verdict.FENCE
-        if witnesses.alive:
+        if witnesses.alive and (many or not refused):
             return Verdict.LEAVE
-        if refused and (witnesses.dead or (two_brokers and not self._fenced_lately(registered, now))):
-            return Verdict.FENCE
+        alone = two_brokers and not self._fenced_lately(registered, now)
+        if refused and (not many or witnesses.dead or alone):
+            return Verdict.FENCE if reached else self._if_not_too_often(broker, now)
         if not refused and (many or not witnesses.dead) and not two_brokers:
             return Verdict.LEAVE
         if many and now - max(self._fenced.values(), default=-PACE_S) < PACE_S:
             return Verdict.WAIT
+        return self._if_not_too_often(broker, now)
+
+    def _if_not_too_often(self, broker: int, now: float) -> Verdict:
         return Verdict.FENCE if self._budget.allow(broker, now) else Verdict.LEAVE
 
     def _many_look_dead(self, registered: Collection[int], now: float) -> bool:

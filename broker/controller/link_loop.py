@@ -31,8 +31,8 @@ PING_S = 0.25
 PING_TIMEOUT_S = 1.0
 WITNESS_TIMEOUT_S = 0.4
 
-Evidence = Callable[[int, int, Probe], None]
-"""Called with a broker, the life of it that is meant, and what probing it found."""
+Evidence = Callable[[int, int, Probe, bool], None]
+"""Called with a broker, the life of it that is meant, what probing it found, and whether this life ever was reached."""
 
 
 class Link:
@@ -126,7 +126,7 @@ class Link:
             found = await probe(self._to, self._identity)
             if not found.answered or found.epoch > self._epoch:
                 # Nobody listens, or nobody answers, or a later life of the broker does: this life's fate must be settled.
-                self._on_evidence(self._to.id, self._epoch, found)
+                self._on_evidence(self._to.id, self._epoch, found, self._channel is not None)
             await asyncio.sleep(wait_s)
 
     async def _ping(self, channel: Channel) -> None:

@@ -11,7 +11,7 @@ import pytest
 from ottla.chaos.links import LinkedCluster, running_linked_cluster
 from ottla.chaos.proxy import from_broker
 from ottla.client import Admin, Producer
-from ottla.local import LocalCluster
+from ottla.local import LocalCluster, LocalClusterError
 from tests.support.cluster import wait_until
 from tests.support.workload import WAIT_S, Workload, all_in_sync, controller_of, make_topic, revive
 
@@ -96,6 +96,26 @@ def test_all_others_refuse_and_live_they_are_fenced_one_by_one_and_not_for_ever(
     for broker in other_brokers(cluster, controller):
         # One fence is free if it was believed before the other one looked dead too.
         assert sum(fenced == broker for _, fenced in seen) <= FENCES_MAX + 1, seen
+
+
+def test_broker_whose_address_is_wrong_is_fenced_a_few_times_and_then_left_to_its_session() -> None:
+    """It starts, and nobody ever hears it where it says it is: a refusal there is no sign of a death."""
+    with (
+        running_linked_cluster(3, CONFIG) as net,
+        Admin(bootstrap_servers=net.cluster.bootstrap, request_timeout_ms=2000) as admin,
+    ):
+        cluster = net.cluster
+        controller = controller_of(admin)
+        lost = other_brokers(cluster, controller)[0]
+        cluster.terminate(lost)
+        net.to[lost].refuse()
+        with pytest.raises(LocalClusterError, match="waiting for the controller"):
+            cluster.start(lost, timeout_s=3.0)
+        log, left = cluster.log_path(controller), f"broker={lost} refused=True .* verdict=leave to its session"
+        wait_until(lambda: len(re.findall(left, log.read_text())) > 5, WAIT_S)
+        assert [broker for _, broker in fences(cluster, controller)] == [lost] * FENCES_MAX
+        net.heal()
+        wait_until(lambda: cluster.is_ready(lost), WAIT_S)
 
 
 @pytest.mark.parametrize("survivor", ["controller", "another broker"])

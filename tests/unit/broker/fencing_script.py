@@ -23,7 +23,7 @@ class FencingScript:
         return []
 
     def do_lost(self, command: Command) -> list[str]:
-        """lost <ids> refused|unreachable [alive=] [dead=] [at=]: links report these at once.
+        """lost <ids> refused|unreachable [never-reached] [alive=] [dead=] [at=]: links report these at once.
 
         ``alive`` and ``dead`` are what each of those who can be asked says about every one of them.
         """
@@ -37,7 +37,10 @@ class FencingScript:
         asked = self.guard.needs_witnesses(refused=refused, registered=self.registered, now=self.now)
         if asked:
             heard = Witnesses(len(command.numbers("alive")), len(command.numbers("dead")))
-        verdict = self.guard.verdict(broker, heard, refused=refused, registered=self.registered, now=self.now)
+        reached = "never-reached" not in command.words
+        verdict = self.guard.verdict(
+            broker, heard, refused=refused, reached=reached, registered=self.registered, now=self.now
+        )
         if verdict is Verdict.FENCE:
             self.registered.discard(broker)
         return f"{broker}: {verdict.value}{', witnesses asked' if asked else ''}"
