@@ -18,8 +18,8 @@ MARKER = PACKAGE / "compiled.txt"
 COMPILED = [
     "wire/batch", "wire/connection", "wire/framing", "wire/native", "wire/payload_check",
     "net/busy_poll", "net/connection", "net/exchange", "net/reply",
-    "broker/api/dispatch", "broker/api/fetch", "broker/api/parts", "broker/api/produce",
-    "broker/replication/followed", "broker/replication/partition",
+    "broker/api/dispatch", "broker/api/fetch", "broker/api/parts", "broker/api/produce", "broker/api/replica_fetch",
+    "broker/replication/followed", "broker/replication/followers", "broker/replication/partition",
     "broker/replication/purgatory", "broker/replication/state", "broker/replication/waiting",
     "broker/storage/disk_health", "broker/storage/incoming", "broker/storage/index", "broker/storage/log",
     "broker/storage/mapped_file", "broker/storage/producers", "broker/storage/segment", "broker/storage/segments",

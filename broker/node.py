@@ -18,6 +18,7 @@ from ottla.broker.api.metadata import ApiVersionsHandler, MetadataHandler
 from ottla.broker.api.offsets import ListOffsetsHandler
 from ottla.broker.api.produce import ProduceHandler
 from ottla.broker.api.producer_ids import InitProducerIdHandler
+from ottla.broker.api.replica_fetch import ReplicaFetchHandler
 from ottla.broker.api.topics import TopicHandlers
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
@@ -218,7 +219,13 @@ class Node:
         software = f"ottla {__version__}"
         return {
             Api.PRODUCE: ProduceHandler(partitions, view, self._waiting.acks, metrics, lambda: membership.unsure),
-            Api.FETCH: FetchHandler(partitions, view, self._waiting, metrics, isr_loop.look_at),
+            Api.FETCH: FetchHandler(
+                partitions,
+                view,
+                self._waiting.consumer_fetches,
+                metrics,
+                ReplicaFetchHandler(partitions, self._waiting, metrics, isr_loop.look_at),
+            ),
             Api.LIST_OFFSETS: ListOffsetsHandler(partitions, view),
             Api.API_VERSIONS: ApiVersionsHandler(lambda: membership.identity, software),
             Api.CREATE_TOPICS: topics.create,

@@ -211,6 +211,10 @@ class UnknownProducerId(OttlaError, code=59):
     """The partition knows nothing of this producer id."""
 
 
+class FetchSessionIdNotFound(OttlaError, code=70, retriable=True):
+    """The broker does not know what was fetched over this connection before: begin anew."""
+
+
 class FencedLeaderEpoch(OttlaError, code=74, retriable=True, refresh_metadata=True):
     """The request names an older leader epoch than the current one."""
 

@@ -137,7 +137,14 @@ class FetchResponse(Message):
     parts: list[FetchPartResult]
 
 
+class FetchDrop(Message):
+    topic: str
+    partition: int
+
+
 class FetchRequest(Request):
+    """Consumers name all that they want, each time. Followers name what has changed, if ``since_last``."""
+
     api = Api.FETCH
     response = FetchResponse
     max_wait_ms: int
@@ -146,6 +153,12 @@ class FetchRequest(Request):
     parts: list[FetchPart]
     replica_id: int = CONSUMER
     broker_epoch: int = NO_EPOCH
+    since_last: bool = False
+    """From a follower: what was named before over this connection and is not named here still stands, and the answer has
+    only those parts that there is something to say of. A part that was answered with records or an error must be named again
+    before it is answered again."""
+    dropped: tuple[FetchDrop, ...] = ()
+    """From a follower: what it fetches no more."""
 
 
 # --- InitProducerId -----------------------------------------------------------------------------------------------------

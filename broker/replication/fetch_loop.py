@@ -80,7 +80,7 @@ class ReplicaFetcher:
         if self._channel is not None and self._channel.usable and self._channel.in_flight == 1:
             # A fetch that knows nothing of this partition waits at the leader: asking again ends its wait.
             identity = self._identity()
-            nothing = FetchRequest(0, 0, 0, [], identity.broker_id, identity.broker_epoch)
+            nothing = FetchRequest(0, 0, 0, [], identity.broker_id, identity.broker_epoch, since_last=True)
             self._channel.send(nothing).add_done_callback(_look_away)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetch from broker {self._leader}")
@@ -101,7 +101,7 @@ class ReplicaFetcher:
         waits = backoff(FIRST_RETRY_S, LAST_RETRY_S)
         while True:
             self._changed.clear()
-            if not self._followed.due():
+            if not self._followed.any_due:
                 try:
                     async with asyncio.timeout(self._followed.next_retry_s()):
                         await self._changed.wait()

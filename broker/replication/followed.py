@@ -15,8 +15,8 @@ from ottla.net.channel import Channel
 from ottla.net.exchange import Answer
 from ottla.net.retry import backoff
 from ottla.wire.errors import OttlaError
-from ottla.wire.names import TopicPartition
-from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
+from ottla.wire.names import NO_EPOCH, TopicPartition
+from ottla.wire.requests import FetchDrop, FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
 logger = logging.getLogger(__name__)
 
@@ -32,82 +32,120 @@ Rest = asyncio.Future[list[Partition]]
 
 
 class FollowedPartitions:
-    """The partitions that one leader leads and this broker follows."""
+    """The partitions that one leader leads and this broker follows.
+
+    The leader remembers what was named over a connection. So only what has changed is named: what is followed from now on, and
+    what the last answer brought records or an error for.
+    """
 
     def __init__(self, leader: int, identity: Callable[[], Identity]) -> None:
         self._leader = leader
         self._identity = identity
-        self._partitions: dict[TopicPartition, Partition] = {}
-        self._not_before: dict[TopicPartition, float] = {}
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._not_before: dict[tuple[str, int], float] = {}
         self._waits: dict[TopicPartition, Iterator[float]] = {}
+        self._named: dict[tuple[str, int], FetchPart] = {}
+        self._to_name: dict[tuple[str, int], Partition] = {}
+        self._to_drop: list[FetchDrop] = []
+        self._named_over: Channel | None = None
+        self._named_in = NO_EPOCH
         self.asked_at = 0.0
 
     def add(self, partition: Partition) -> None:
-        self._partitions[partition.where] = partition
+        self._partitions[partition.where] = self._to_name[partition.where] = partition
         self._not_before.pop(partition.where, None)
         self._waits.pop(partition.where, None)
 
     def drop(self, partition: Partition) -> None:
-        self._partitions.pop(partition.where, None)
-        self._waits.pop(partition.where, None)
+        where = partition.where
+        self._partitions.pop(where, None)
+        self._to_name.pop(where, None)
+        self._not_before.pop(where, None)
+        self._waits.pop(where, None)
+        if self._named.pop(where, None) is not None:
+            self._to_drop.append(FetchDrop(where.topic, where.partition))
 
-    def due(self) -> list[Partition]:
-        if not self._not_before:
-            return list(self._partitions.values())
-        now = time.monotonic()
-        self._not_before = {where: at for where, at in self._not_before.items() if at > now}
-        return [partition for where, partition in self._partitions.items() if where not in self._not_before]
+    @property
+    def any_due(self) -> bool:
+        """Whether there is one that is not left alone for a moment."""
+        if self._not_before:
+            self._end_rests()
+        return len(self._partitions) > len(self._not_before)
 
     def next_retry_s(self) -> float | None:
         """When the next of the partitions that are left alone is to be tried again."""
         return max(0.001, min(self._not_before.values()) - time.monotonic()) if self._not_before else None
 
+    def _end_rests(self) -> None:
+        now = time.monotonic()
+        for where in [where for where, at in self._not_before.items() if at <= now]:
+            del self._not_before[where]
+            self._to_name[where] = self._partitions[where]
+
     def ask(self, channel: Channel, rest: Rest) -> None:
         """Fetch, each time as soon as the answer before is there, until ``rest`` is done."""
-        partitions = self.due()
-        if not partitions:
+        if not self.any_due:
             rest.set_result([])
             return
         identity = self._identity()
-        parts = [partition.next_fetch(PARTITION_BYTES) for partition in partitions]
+        since_last = self._named_over is channel and self._named_in == identity.broker_epoch
+        if not since_last:
+            self._begin(channel, identity)
+        parts = []
+        for partition in self._to_name.values():
+            part = partition.next_fetch(PARTITION_BYTES)
+            self._named[partition.where] = part
+            parts.append(part)
+        self._to_name.clear()
+        dropped: tuple[FetchDrop, ...] = ()
+        if self._to_drop:
+            dropped, self._to_drop = tuple(self._to_drop), []
         wait_ms = FETCH_WAIT_MS
         if self._not_before:  # whoever is left alone for a moment must not wait until the others have something to say
             wait_ms = min(wait_ms, max(1, int((self.next_retry_s() or 0) * 1000)))
-        request = FetchRequest(wait_ms, 1, FETCH_BYTES, parts, identity.broker_id, identity.broker_epoch)
+        request = FetchRequest(
+            wait_ms, 1, FETCH_BYTES, parts, identity.broker_id, identity.broker_epoch, since_last, dropped
+        )
         self.asked_at = time.monotonic()
-        channel.call(request, lambda answer: self._answered(answer, channel, partitions, parts, rest))
+        channel.call(request, lambda answer: self._answered(answer, channel, rest))
 
-    def _answered(
-        self,
-        answer: Answer | OttlaError,
-        channel: Channel,
-        partitions: list[Partition],
-        parts: list[FetchPart],
-        rest: Rest,
-    ) -> None:
+    def _begin(self, channel: Channel, identity: Identity) -> None:
+        """Name everything: the leader knows nothing of this life of ours yet, or not over this connection."""
+        self._named_over, self._named_in = channel, identity.broker_epoch
+        self._named.clear()
+        self._to_drop.clear()
+        self._to_name = {where: p for where, p in self._partitions.items() if where not in self._not_before}
+
+    def _answered(self, answer: Answer | OttlaError, channel: Channel, rest: Rest) -> None:
         """Take what has come and ask for more at once: a record is copied within one turn of the event loop."""
         if rest.done():
             return
         try:
             if isinstance(answer, OttlaError):
                 raise answer
-            unsafe = self._take_all(partitions, parts, answer)
+            unsafe = self._take_all(answer)
             if unsafe:
                 rest.set_result(unsafe)
             else:
                 self.ask(channel, rest)
         except Exception as error:
+            self._named_over = None
             rest.set_exception(error)
 
-    def _take_all(self, partitions: list[Partition], parts: list[FetchPart], answer: Answer) -> list[Partition]:
+    def _take_all(self, answer: Answer) -> list[Partition]:
         """Those that must be flushed before the leader hears of what they took."""
-        results = cast(FetchResponse, answer.message).parts
         unsafe = []
-        for partition, part, result, records in zip(partitions, parts, results, answer.attachments, strict=True):
-            if self._partitions.get(partition.where) is partition:
-                self._take(partition, part, result, records)
-                if partition.durable and partition.log.flushed_up_to < partition.log.log_end_offset:
-                    unsafe.append(partition)
+        for result, records in zip(cast(FetchResponse, answer.message).parts, answer.attachments, strict=True):
+            name = (result.topic, result.partition)
+            part = self._named.get(name)
+            if part is None:
+                continue  # it is not followed any more
+            partition = self._partitions[name]
+            if result.size or result.error_code or result.diverging_epoch != NO_EPOCH:
+                self._to_name[partition.where] = partition
+            self._take(partition, part, result, records)
+            if partition.durable and partition.log.flushed_up_to < partition.log.log_end_offset:
+                unsafe.append(partition)
         return unsafe
 
     def _take(self, partition: Partition, part: FetchPart, result: FetchPartResult, records: memoryview) -> None:
@@ -119,3 +157,4 @@ class FollowedPartitions:
             logger.info("partition cannot follow partition=%s leader=%d error=%s", partition.where, self._leader, error)
             waits = self._waits.setdefault(partition.where, backoff(FIRST_PARTITION_RETRY_S, LAST_PARTITION_RETRY_S))
             self._not_before[partition.where] = time.monotonic() + next(waits)
+            self._to_name.pop(partition.where, None)

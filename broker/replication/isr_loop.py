@@ -83,9 +83,6 @@ class IsrLoop:
                     asked.append((partition, leading, leading.ask_to_join(replica, partition.min_insync)))
                     break
         await self._write_all(asked)
-        for partition, leading, _ in asked:
-            if any(leading.may_join(replica, partition.high_watermark) for replica in leading.followers):
-                self.look_at(partition)  # one at a time; the next one waits already
 
     async def _throw_out(self) -> None:
         now = time.monotonic()
@@ -141,6 +138,10 @@ class IsrLoop:
             self.shrinks += 1
         logger.info("isr changed partition=%s isr=%s version=%d", partition.where, list(isr.members), isr.version)
         partition.flushed()  # the high watermark may move, and those who wait for it
+        if any(leading.may_join(replica, partition.high_watermark) for replica in leading.followers):
+            self.look_at(
+                partition
+            )  # one at a time: the next one, or one that was not let in, need not fetch again for it
 
     async def _settle(self) -> None:
         """Read the truth about changes whose fate is unknown."""

@@ -82,6 +82,12 @@ class LeaderState:
         follower.fetched_at = now
         follower.leader_end_then = leader_end
 
+    def level_until(self, replica: int, then: float) -> None:
+        """A follower that had everything fetched again at that time, though it did not name this partition."""
+        follower = self.followers.get(replica)
+        if follower is not None and then > follower.caught_up_at:
+            follower.caught_up_at = then
+
     def may_join(self, replica: int, high_watermark: int) -> bool:
         """Whether a follower should be in the ISR and is not [I5]."""
         if self.change is not None or replica in self.isr.members:
