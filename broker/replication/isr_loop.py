@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from ottla.broker.peers import Identity
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.state import Change, Isr, LeaderState
-from ottla.wire.errors import OttlaError
+from ottla.wire.errors import OttlaError, StaleBrokerEpoch
 from ottla.wire.names import TopicPartition
 from ottla.zk.isr_notifications import notify_isr_change
 from ottla.zk.metadata import PartitionStateChange, read_partition_state, write_isr
@@ -122,6 +122,8 @@ class IsrLoop:
         except OttlaError as error:
             # Invariant [I2]: until ZooKeeper has told what stands there, both the old and the new ISR must be obeyed.
             logger.info("isr change unsettled partition=%s error=%s", partition.where, error)
+            if isinstance(error, StaleBrokerEpoch):
+                leading.life_is_over(change)
             self._unsettled[partition.where] = partition
             return
         self._settled(partition, leading, Isr(change.members, version, change.eligible))

@@ -38,6 +38,8 @@ class Follower:
     broker_epoch: int = UNKNOWN
     fetched_at: float = 0.0
     leader_end_then: int = 0
+    may_return: bool = False
+    """Whether it has fetched since it last left the ISR."""
 
 
 class LeaderState:
@@ -81,6 +83,7 @@ class LeaderState:
         follower.broker_epoch = broker_epoch
         follower.fetched_at = now
         follower.leader_end_then = leader_end
+        follower.may_return = True
 
     def level_until(self, replica: int, then: float) -> None:
         """A follower that had everything fetched again at that time, though it did not name this partition."""
@@ -92,8 +95,9 @@ class LeaderState:
         """Whether a follower should be in the ISR and is not [I5]."""
         if self.change is not None or replica in self.isr.members:
             return False
-        end = self.followers[replica].log_end_offset
-        return end >= high_watermark and end >= self.epoch_start
+        follower = self.followers[replica]
+        end = follower.log_end_offset
+        return follower.may_return and end >= high_watermark and end >= self.epoch_start
 
     def laggards(self, leader_end: int, now: float, lag_max_s: float) -> frozenset[int]:
         """Members of the ISR that have not caught up for too long."""
@@ -123,12 +127,27 @@ class LeaderState:
         if len(members) < min_insync:
             eligible = tuple(sorted({*self.isr.eligible, *laggards}))
         self.change = Change(members, eligible, None)
+        self._must_fetch_first(laggards)
         return self.change
 
     def settled(self, isr: Isr) -> None:
         """ZooKeeper's truth is known: the change took effect, or somebody else's did."""
+        change = self.change
+        expected = change.members if change is not None and change.joining is None else self.isr.members
+        self._must_fetch_first(frozenset(expected) - frozenset(isr.members))  # whom the controller has thrown out
         self.isr = isr
         self.change = None
+
+    def life_is_over(self, change: Change) -> None:
+        """ZooKeeper knows the life that was to join no more; the next one will fetch."""
+        joining = change.joining
+        if joining is not None and self.followers[joining].broker_epoch == change.joining_epoch:
+            self._must_fetch_first(frozenset((joining,)))
+
+    def _must_fetch_first(self, brokers: frozenset[int]) -> None:
+        for broker in brokers:
+            if broker in self.followers:
+                self.followers[broker].may_return = False
 
     # --- what is committed -----------------------------------------------------------------------------------------------
 
