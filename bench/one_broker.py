@@ -17,8 +17,9 @@ def run(scale: float, out: Path) -> None:
     rows = show(codec_rows())
     with LocalCluster(brokers=1) as cluster:
         rows += show([at_most("broker, idle: memory", rss_mb(cluster.pid(0)), "MB", 80, "Kafka 330-350")])
-        rows += show(throughput_rows(cluster.bootstrap, scale))
+        # Latency first: after gigabytes were written, the whole machine is slower for a minute.
         rows += show(latency_rows(cluster.bootstrap, int(5000 * max(scale, 0.2))))
+        rows += show(throughput_rows(cluster.bootstrap, scale))
         rows += show(record_rows(cluster.bootstrap, scale))
         rows += show([Row("broker, after all this: memory", rss_mb(cluster.pid(0)), "MB")])
         cluster.terminate(0)

@@ -16,8 +16,9 @@ PARTITIONS = 1000
 def run(scale: float, out: Path) -> None:
     rows: list[Row] = []
     with LocalCluster(brokers=3) as cluster:
-        rows += show(throughput_rows(cluster.bootstrap, scale))
+        # Latency first: after gigabytes were written, the whole machine is slower for a minute.
         rows += show(latency_rows(cluster.bootstrap, int(3000 * max(scale, 0.2))))
+        rows += show(throughput_rows(cluster.bootstrap, scale))
         memory = max(rss_mb(cluster.pid(broker)) for broker in cluster.brokers)
         rows += show([at_most("a broker's memory after that", memory, "MB", 300, "Kafka 1,100")])
     with LocalCluster(brokers=3) as cluster:
@@ -33,22 +34,28 @@ def replicated_topic(bootstrap: str, partitions: int) -> str:
 
 
 def throughput_rows(bootstrap: str, scale: float) -> list[Row]:
-    total = int(600 * MB * scale)
-    bare = limit.replicated_write_limit(total)
-    taken = {}
-    for partitions in (1, 3):
-        topic = replicated_topic(bootstrap, partitions)
-        taken[partitions] = workloads.produce_batches(
-            bootstrap, topic, total_bytes=total, value_size=1024, batch_size=65536, acks="all"
-        )
-    bare = max(bare, limit.replicated_write_limit(total))
+    """The better of two each, in turns, and so the limit: whoever comes second finds the disk busy."""
+    total = int(300 * MB * scale)
+    bare, best = 0.0, {1: 0.0, 3: 0.0}
+    for partitions in (1, 3, 3, 1):
+        bare = max(bare, limit.replicated_write_limit(total))
+        best[partitions] = max(best[partitions], replicated_throughput(bootstrap, partitions, total))
     others = {1: "Kafka 25-35, NATS R3 126", 3: "Kafka 36-42"}
     return [
-        against(
-            f"RF 3, acks=all, 64 KB batches, partitions: {count}", total / seconds / MB, "MB/s", bare, others[count]
-        )
-        for count, seconds in taken.items()
+        against(f"RF 3, acks=all, 64 KB batches, partitions: {count}", speed, "MB/s", bare, others[count])
+        for count, speed in best.items()
     ]
+
+
+def replicated_throughput(bootstrap: str, partitions: int, total: int) -> float:
+    """MB/s of batches of 64 KB, into a topic that is gone afterwards."""
+    topic = replicated_topic(bootstrap, partitions)
+    seconds = workloads.produce_batches(
+        bootstrap, topic, total_bytes=total, value_size=1024, batch_size=65536, acks="all"
+    )
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.delete_topic(topic)
+    return total / seconds / MB
 
 
 def latency_rows(bootstrap: str, rounds: int) -> list[Row]:

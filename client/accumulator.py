@@ -5,6 +5,7 @@ can be done once for a batch is done by the send loop.
 """
 
 import itertools
+import operator
 import threading
 from bisect import bisect_left
 from collections import deque
@@ -123,35 +124,46 @@ class Accumulator:
         now: float,
     ) -> list[ProducerBatch]:
         """Make batches of a whole list at once, behind what the partition's open batch holds."""
-        lengths = [len(value or b"") for value in values] if None in values else list(map(len, values))  # type: ignore[arg-type]
+        pieces = self._cut(where, keys, values)
+        batches = []
+        with self._lock:
+            self._seal(where)
+            for start, end, size in pieces:
+                batch = self._new_batch(where, now)
+                batch.values = values[start:end]
+                batch.keys = keys[start:end] if keys is not None else None
+                batch.timestamps = timestamp_ms
+                batch.size += size
+                self.pending_bytes += size
+                batches.append(batch)
+            self._sealed.setdefault(where, deque()).extend(batches)
+        return batches
+
+    def _cut(
+        self, where: TopicPartition, keys: list[bytes | None] | None, values: list[bytes | None]
+    ) -> list[tuple[int, int, int]]:
+        """Where each batch of a list begins and ends, and its size: a batch is full with the record that fills it."""
+        lengths = _lengths(values)
         if keys is not None:
-            lengths = [length + len(key or b"") for length, key in zip(lengths, keys, strict=True)]
+            lengths = list(map(operator.add, lengths, _lengths(keys)))
+        count = len(lengths)
+        total = sum(lengths) + count * RECORD_OVERHEAD
+        if total - lengths[-1] - RECORD_OVERHEAD < self._batch_size and total <= self._record_max:
+            return [(0, count, total)]
         self._check_size(where, max(lengths) + RECORD_OVERHEAD)
         ends = list(itertools.accumulate(lengths, initial=0))
 
         def bytes_before(index: int) -> int:
             return ends[index] + index * RECORD_OVERHEAD
 
-        pieces: list[tuple[int, int]] = []
+        pieces: list[tuple[int, int, int]] = []
         start = 0
-        while start < len(values):
+        while start < count:
             limit = bytes_before(start) + self._batch_size
-            end = bisect_left(range(len(values)), limit, lo=start + 1, key=bytes_before)
-            pieces.append((start, end))
+            end = bisect_left(range(count), limit, lo=start + 1, key=bytes_before)
+            pieces.append((start, end, bytes_before(end) - bytes_before(start)))
             start = end
-        batches = []
-        with self._lock:
-            self._seal(where)
-            for start, end in pieces:
-                batch = self._new_batch(where, now)
-                batch.values = values[start:end]
-                batch.keys = keys[start:end] if keys is not None else None
-                batch.timestamps = timestamp_ms
-                batch.size += bytes_before(end) - bytes_before(start)
-                batches.append(batch)
-            self._sealed.setdefault(where, deque()).extend(batches)
-            self.pending_bytes += bytes_before(len(values))
-        return batches
+        return pieces
 
     # --- for the send loop -------------------------------------------------------------------------------------------
 
@@ -298,6 +310,13 @@ class Accumulator:
         batch = self._open.pop(where, None)
         if batch is not None:
             self._sealed.setdefault(where, deque()).append(batch)
+
+
+def _lengths(items: list[bytes | None]) -> list[int]:
+    try:
+        return list(map(len, items))  # type: ignore[arg-type]
+    except TypeError:  # one is None
+        return [len(item) if item is not None else 0 for item in items]
 
 
 def checked_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[tuple[str, bytes | None], ...]:

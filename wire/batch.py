@@ -193,6 +193,9 @@ def stamp_append_time(buffer: bytearray | memoryview, position: int, header: Bat
     return header._replace(attributes=attributes, max_timestamp=now_ms, crc=crc)
 
 
+_NO_HEADER = bytes(HEADER_SIZE)
+
+
 def build_batch(
     payload: Buffer | list[Buffer],
     *,
@@ -206,10 +209,7 @@ def build_batch(
     base_sequence: int = -1,
 ) -> bytearray:
     """A whole batch as a producer sends it: base offset 0, leader epoch -1."""
-    pieces = payload if isinstance(payload, list) else [payload]
-    batch = bytearray(HEADER_SIZE)
-    for piece in pieces:
-        batch += piece
+    batch = bytearray().join([_NO_HEADER, *payload] if isinstance(payload, list) else [_NO_HEADER, payload])
     HEADER.pack_into(
         batch, 0, 0, len(batch) - LENGTH_OVERHEAD, -1, magic, 0, attributes, count - 1,
         first_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count,

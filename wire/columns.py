@@ -23,10 +23,10 @@ the whole msgpack array and told by the codec in the header's attributes.
 import struct
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -68,15 +68,38 @@ class Columns(NamedTuple):
     headers: memoryview | None
 
 
-def encode_columns(columns: Sequence[bytes | None]) -> list[Buffer]:
-    """The payload of these six columns, in pieces: msgpack written here, so that large columns are not copied for it."""
+def encode_columns(
+    timestamps: bytes | None,
+    keys: Sequence[bytes | None] | None,
+    values: Sequence[bytes | None],
+    headers: bytes | None,
+) -> tuple[list[Buffer], int]:
+    """The payload of these columns, in pieces, and its size: msgpack is written here, so that no item is copied for it."""
     pieces: list[Buffer] = [_ARRAY_OF_SIX]
-    for column in columns:
-        if column is None:
-            pieces.append(_NIL)
-        else:
-            pieces += (_bin_header(len(column)), column)
-    return pieces
+    size = 1 + _add_bin(pieces, timestamps) + _add_column(pieces, keys) + _add_column(pieces, values)
+    return pieces, size + _add_bin(pieces, headers)
+
+
+def _add_column(pieces: list[Buffer], items: Sequence[bytes | None] | None) -> int:
+    """Lengths and data; how many bytes they take."""
+    lengths, present = _lengths(items)
+    if lengths is None:
+        return _add_bin(pieces, None) + _add_bin(pieces, None)
+    size = _add_bin(pieces, little_endian("i", lengths))
+    data_size = sum(lengths) + (len(lengths) - len(present))  # a null counts as -1
+    header = _bin_header(data_size)
+    pieces.append(header)
+    pieces += present
+    return size + len(header) + data_size
+
+
+def _add_bin(pieces: list[Buffer], data: bytes | None) -> int:
+    if data is None:
+        pieces.append(_NIL)
+        return 1
+    header = _bin_header(len(data))
+    pieces += (header, data)
+    return len(header) + len(data)
 
 
 def _bin_header(size: int) -> bytes:
@@ -159,17 +182,20 @@ def equal_length(lengths: memoryview, count: int) -> int | None:
 
 def join_column(items: Sequence[bytes | None] | None) -> tuple[bytes | None, bytes | None]:
     """The lengths and the data of a column; None for both if all items are null."""
+    lengths, present = _lengths(items)
+    return (None, None) if lengths is None else (little_endian("i", lengths), b"".join(present))
+
+
+def _lengths(items: Sequence[bytes | None] | None) -> tuple[list[int] | None, Sequence[bytes]]:
+    """The length of each item, -1 for null, and the items that are not; None if all are."""
     if items is None:
-        return None, None
+        return None, ()
     try:
-        lengths = list(map(len, items))  # type: ignore[arg-type]
-        present: Iterable[bytes | None] = items
+        return list(map(len, items)), cast(Sequence[bytes], items)  # type: ignore[arg-type]
     except TypeError:  # the usual reason, an item that is None, is not looked for as long as there is none
         lengths = [NULL_LENGTH if item is None else len(item) for item in items]
-        present = filter(None, items)
-        if lengths.count(NULL_LENGTH) == len(lengths):
-            return None, None
-    return little_endian("i", lengths), b"".join(present)  # type: ignore[arg-type]
+        present = [item for item in items if item is not None]
+        return (lengths, present) if present else (None, ())
 
 
 def split_column(lengths: memoryview | None, data: memoryview | None, count: int) -> list[bytes | None]:

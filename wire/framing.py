@@ -1,8 +1,9 @@
 """Cutting a byte stream into frames: ``u32 length`` and a body, again and again.
 
 Made for asyncio.BufferedProtocol: the socket writes straight into a buffer of ours, and a frame is a view of it. All
-streams of a thread receive into one *shared* buffer; only the beginning of a frame that has not arrived whole moves to
-memory of its own. So ten thousand idle connections cost nothing, and the busy ones stay in the core's cache.
+streams of a thread receive into one *shared* buffer. The beginning of a frame that has not arrived whole stays there until
+another stream wants to receive, and only then moves to memory of its own. So ten thousand idle connections cost nothing, the
+busy ones stay in the core's cache, and one that is alone copies nothing.
 """
 
 import struct
@@ -18,8 +19,8 @@ _read_length = LENGTH.unpack_from
 FRAME_MAX: Final = 100 * 1024 * 1024
 """The longest frame anyone may send unless configured (Kafka's socket.request.max.bytes)."""
 
-CHUNK: Final = 256 * 1024
-"""How much one read may bring. Fits a core's second-level cache, and four 64 KB batches."""
+CHUNK: Final = 512 * 1024
+"""How much one read may bring. Fits a core's second-level cache, and a producer's request of five 64 KB batches."""
 
 GROWTH: Final = 4
 """A buffer grows to at most this many times what has really arrived: a lying length costs the liar, not us."""
@@ -39,8 +40,23 @@ class BufferPool:
         self._keep = keep
         self._free: list[bytearray] = []
         self.shared = memoryview(bytearray(CHUNK))
-        """Where every stream receives that has nothing pending; its bytes are gone when the next stream reads."""
+        """Where every stream receives that has nothing pending."""
+        self._holder: FrameReader | None = None  # who has the beginning of a frame there
         self.in_use = 0
+
+    def hold(self, reader: "FrameReader") -> None:
+        """This stream's pending bytes lie in the shared buffer."""
+        self._holder = reader
+
+    def let_go(self, reader: "FrameReader") -> None:
+        """They do not any more."""
+        if self._holder is reader:
+            self._holder = None
+
+    def clear_for(self, reader: "FrameReader") -> None:
+        """This stream is about to receive into the shared buffer: whoever has something there takes it away."""
+        if self._holder is not None and self._holder is not reader:
+            self._holder.move_out()
 
     def take(self, size: int = CHUNK) -> bytearray:
         self.in_use += size
@@ -87,6 +103,8 @@ class FrameReader:
         return self._end > self._start
 
     def get_buffer(self) -> memoryview:
+        if self._buffer is None:
+            self._pool.clear_for(self)
         if not self._end:
             return self._view
         if self._end == len(self._view):  # a parked beginning
@@ -124,9 +142,14 @@ class FrameReader:
         return memoryview(bytes(frame))
 
     def keep(self) -> None:
-        """Nothing more is taken for now: what is left in the shared buffer moves out of the next stream's way."""
+        """Nothing more is taken for now: what is left in the shared buffer must not be overwritten by the next stream."""
         if self._buffer is None and self._end > self._start:
-            self._move_to(self._pool.take(max(self._end - self._start, LENGTH_SIZE)))
+            self._pool.hold(self)
+
+    def move_out(self) -> None:
+        """Another stream needs the shared buffer: what is pending there goes to memory of its own."""
+        count = self._end - self._start
+        self._move_to(self._pool.take(count if count <= PARK_MAX else CHUNK))
 
     def close(self) -> None:
         """Give the memory back; nothing is pending."""
@@ -135,17 +158,21 @@ class FrameReader:
             self._forget()
         else:
             self._start = self._end = 0
+            self._pool.let_go(self)
 
     def _make_room(self, needed: int) -> None:
         """Prepare for the next read: the pending bytes go where more can be received behind them."""
         count = self._end - self._start
         size = self._better_size(needed, count)
         self._pool.check(size)
-        if size:
+        stays = self._buffer is None and not self._detach and needed <= CHUNK
+        if size and not stays:
             self._move_to(self._pool.take(size))
-        elif self._start > 0:
+        elif self._start + needed > len(self._view):
             self._view[:count] = self._view[self._start : self._end]
             self._start, self._end = 0, count
+        if stays:
+            self._pool.hold(self)
 
     def _better_size(self, needed: int, count: int) -> int:
         """How large a buffer ``count`` pending bytes of a frame of ``needed`` should move to; 0 if they lie well."""
@@ -170,6 +197,8 @@ class FrameReader:
         view[:count] = self._view[self._start : self._end]
         if self._buffer is not None:
             self._pool.give_back(self._buffer)
+        else:
+            self._pool.let_go(self)
         self._buffer, self._view = buffer, view
         self._start, self._end = 0, count
 

@@ -82,9 +82,9 @@ def encode_batch(
     """
     count = _check_counts(values, keys, headers)
     first, largest, deltas = _check_timestamps(timestamps, count)
-    payload = _encode_payload(magic, values, keys, headers, deltas)
+    payload, size = _encode_payload(magic, values, keys, headers, deltas)
     return build_batch(
-        _compress_payload(payload, codec, level),
+        _compress_payload(payload, size, codec, level),
         magic=magic,
         attributes=codec,
         count=count,
@@ -102,14 +102,14 @@ def _encode_payload(
     keys: Sequence[bytes | None] | None,
     headers: Sequence[HeaderPairs] | None,
     deltas: list[int] | None,
-) -> list[Buffer]:
+) -> tuple[list[Buffer], int]:
     if magic == MAGIC_KAFKA:
-        return [encode_records(values, keys, headers, deltas)]
-    return encode_columns((join_deltas(deltas), *join_column(keys), *join_column(values), join_headers(headers)))
+        records = encode_records(values, keys, headers, deltas)
+        return [records], len(records)
+    return encode_columns(join_deltas(deltas), keys, values, join_headers(headers))
 
 
-def _compress_payload(payload: list[Buffer], codec: Codec, level: int | None) -> list[Buffer]:
-    size = sum(map(len, payload))
+def _compress_payload(payload: list[Buffer], size: int, codec: Codec, level: int | None) -> list[Buffer]:
     if size > DECODED_MAX:
         raise MessageTooLarge(f"a batch of {size} bytes; no reader takes more than {DECODED_MAX}")
     return payload if codec is Codec.NONE else [compress(codec, b"".join(payload), level)]
@@ -303,9 +303,9 @@ def as_kafka_batch(batch: RecordBatch, codec: Codec | None = None) -> bytearray:
     codec = header.codec if codec is None else codec
     appended = header.timestamp_type is TimestampType.LOG_APPEND_TIME
     deltas = None if appended else [timestamp - header.first_timestamp for timestamp in batch.timestamps()]
-    payload = _encode_payload(MAGIC_KAFKA, batch.values(), batch.keys(), batch.headers(), deltas)
+    payload, size = _encode_payload(MAGIC_KAFKA, batch.values(), batch.keys(), batch.headers(), deltas)
     converted = build_batch(
-        _compress_payload(payload, codec, None),
+        _compress_payload(payload, size, codec, None),
         magic=MAGIC_KAFKA,
         attributes=header.attributes & ~CODEC_MASK | codec,
         count=header.count,

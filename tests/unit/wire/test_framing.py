@@ -47,6 +47,50 @@ def test_frames_are_the_same_however_the_stream_is_cut(detach: bool, lengths: li
     assert pool.in_use == 0
 
 
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_streams_that_share_a_pool_do_not_disturb_each_other(data: st.DataObject) -> None:
+    pool = BufferPool()
+    lengths = data.draw(st.lists(st.lists(sizes, min_size=1, max_size=4), min_size=2, max_size=4))
+    bodies = [[bytes([50 * n + m]) * length for m, length in enumerate(each)] for n, each in enumerate(lengths)]
+    left = [framed(*each) for each in bodies]
+    readers = [FrameReader(pool, detach=data.draw(st.booleans())) for _ in bodies]
+    got: list[list[bytes]] = [[] for _ in bodies]
+    while any(left):
+        number = data.draw(st.sampled_from([number for number, rest in enumerate(left) if rest]))
+        cut = data.draw(st.integers(len(left[number]) // 2 + 1, len(left[number])) | st.sampled_from([1, 3, 5]))
+        got[number] += feed(readers[number], left[number][:cut])
+        left[number] = left[number][cut:]
+    assert got == bodies
+    assert pool.in_use == 0
+
+
+def test_a_stream_that_is_alone_receives_frames_in_pieces_without_a_copy() -> None:
+    pool = BufferPool()
+    reader = FrameReader(pool)
+    for _ in range(5):
+        stream = framed(b"x" * (CHUNK // 2), b"y" * (CHUNK // 3))
+        cut = CHUNK // 5
+        assert feed(reader, stream[:cut]) == []
+        assert pool.in_use == 0, "the beginning lies where it was received"
+        assert len(feed(reader, stream[cut:])) == 2
+
+
+def test_what_is_left_for_later_survives_another_stream() -> None:
+    pool = BufferPool()
+    one, other = FrameReader(pool), FrameReader(pool)
+    room = one.get_buffer()
+    stream = framed(b"first", b"second")
+    room[: len(stream)] = stream
+    one.received(len(stream))
+    assert bytes(one.next_frame() or b"") == b"first"
+    one.keep()
+    assert feed(other, framed(b"z" * 100)) == [b"z" * 100]
+    assert bytes(one.next_frame() or b"") == b"second"
+    assert one.next_frame() is None
+    assert pool.in_use == 0
+
+
 def test_every_single_cut_of_a_short_stream_gives_the_same_frames() -> None:
     bodies = [b"a", b"bc", b"def" * 3]
     stream = framed(*bodies)
