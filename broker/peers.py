@@ -43,9 +43,12 @@ def proves(secret: str, nonce: bytes, request: BrokerHandshakeRequest) -> bool:
     )
 
 
-async def connect_as_broker(identity: Identity, to: BrokerEndpoint, timeout_s: float = HANDSHAKE_TIMEOUT_S) -> Channel:
+async def connect_as_broker(
+    identity: Identity, to: BrokerEndpoint, timeout_s: float = HANDSHAKE_TIMEOUT_S, *, borrow: bool = False
+) -> Channel:
     """A connection to another broker on which this one has proven itself."""
-    channel = await connect(to.host, to.port, client_id=f"broker-{identity.broker_id}", timeout_s=timeout_s)
+    client_id = f"broker-{identity.broker_id}"
+    channel = await connect(to.host, to.port, client_id=client_id, timeout_s=timeout_s, borrow=borrow)
     try:
         assert channel.peer is not None
         answer = proof(identity.secret, channel.peer.nonce, identity.broker_id, identity.broker_epoch)

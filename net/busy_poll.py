@@ -3,13 +3,15 @@
 Waking a process that sleeps on a core that sleeps costs its waker 50 us and more on many machines, virtual ones above all:
 more than the work it is woken for. So an event loop goes on turning for a moment before it sleeps; whoever else wants the
 core gets it at every turn. Where others keep it for long, because they compute, whoever gave it away waits as long: then the
-loop leaves turning alone for a while. See docs/decisions/0010.
+loop leaves turning alone for a while. And so it does while much data flows: everybody has enough to do then, and waking is a
+small part of it. See docs/decisions/0010.
 """
 
 import asyncio
 import os
 import time
 from collections.abc import Callable
+from typing import Final
 from weakref import WeakKeyDictionary
 
 BUSY_POLL_MAX_US = 100_000
@@ -17,6 +19,12 @@ BUSY_POLL_MAX_US = 100_000
 
 CROWDED_S = 1e-3
 """Away for so long: others compute on this core. Those who only exchange messages give it back sooner."""
+
+BULK: Final = 32 * 1024
+"""Who sends or receives so many bytes at once wants throughput."""
+
+BULK_REST_S: Final = 5e-3
+"""For how long turning is left alone after that."""
 
 FIRST_REST_S, LAST_REST_S = 0.1, 10.0
 """For how long turning is left alone on a crowded core, the first time, and when that happens again and again."""
@@ -26,9 +34,9 @@ _now: Callable[[], float] = time.perf_counter
 
 
 class BusyPoll:
-    """Of one event loop. ``active`` says that something was sent, or has come."""
+    """Of one event loop. ``active`` says that so many bytes were sent, or have come."""
 
-    __slots__ = ("_loop", "_rest_s", "_resting_until", "_turning", "_until", "seconds")
+    __slots__ = ("_bulk_until", "_loop", "_rest_s", "_resting_until", "_turning", "_until", "seconds")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -36,11 +44,17 @@ class BusyPoll:
         self._turning = False
         self._rest_s = FIRST_REST_S
         self._resting_until = 0.0
+        self._bulk_until = 0.0
         self.seconds = 0.0
 
-    def active(self) -> None:
+    def active(self, size: int = 0) -> None:
         if self.seconds:
             now = _now()
+            if size >= BULK:
+                self._until = 0.0
+                self._bulk_until = now + BULK_REST_S
+            if now < self._bulk_until:
+                return
             self._until = now + self.seconds
             if not self._turning and now >= self._resting_until:
                 self._turning = True

@@ -91,10 +91,12 @@ class Channel:
             self._exchange.transport.abort()
 
 
-async def connect(host: str, port: int, *, client_id: str, timeout_s: float, frame_max: int = FRAME_MAX) -> Channel:
+async def connect(
+    host: str, port: int, *, client_id: str, timeout_s: float, frame_max: int = FRAME_MAX, borrow: bool = False
+) -> Channel:
     """Connect and shake hands (ApiVersions), all within ``timeout_s``."""
     address = f"{host}:{port}"
-    exchange = Exchange(address, client_id, frame_max)
+    exchange = Exchange(address, client_id, frame_max, borrow=borrow)
     channel = Channel(exchange)
     try:
         async with asyncio.timeout(timeout_s):

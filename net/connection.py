@@ -119,7 +119,7 @@ class Connection(asyncio.BufferedProtocol):
         self._work()
         self._reader.keep()
         self._turn.end()
-        self._busy.active()
+        self._busy.active(nbytes)
 
     def pause_writing(self) -> None:
         self._stalled_at = time.monotonic()

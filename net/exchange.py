@@ -36,9 +36,12 @@ Receiver = Callable[["Answer | OttlaError"], None]
 
 
 class Exchange(asyncio.BufferedProtocol):
-    """One connection to one broker, as its event loop sees it. Broken once, broken for ever."""
+    """One connection to one broker, as its event loop sees it. Broken once, broken for ever.
 
-    def __init__(self, address: str, client_id: str, frame_max: int = FRAME_MAX) -> None:
+    With ``borrow`` the attachments of an answer are gone when its receiver returns; else they belong to the receiver.
+    """
+
+    def __init__(self, address: str, client_id: str, frame_max: int = FRAME_MAX, *, borrow: bool = False) -> None:
         self.address = address
         self.transport: asyncio.Transport | None = None
         self.writable = asyncio.Event()
@@ -46,7 +49,7 @@ class Exchange(asyncio.BufferedProtocol):
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.broken: OttlaError | None = None
         self._client_id = client_id
-        self._reader = FrameReader(_pool_of_thread(), frame_max, detach=True)
+        self._reader = FrameReader(_pool_of_thread(), frame_max, trusted=True, detach=not borrow)
         self._waiting: deque[tuple[int, type[Message], Receiver]] = deque()
         self._ids = itertools.count(1)
         self._busy = busy_poll()
@@ -69,7 +72,7 @@ class Exchange(asyncio.BufferedProtocol):
         pieces = native.encode_request(request, correlation_id, self._client_id, attachments)
         self._waiting.append((correlation_id, type(request).response, receiver))
         self._write(pieces)
-        self._busy.active()
+        self._busy.active(len(attachments[0]) if attachments else 0)
 
     def send_unanswered(self, request: Request, attachments: Sequence[Buffer] = ()) -> None:
         """Send a request that the broker does not answer (produce with acks=0)."""
@@ -101,7 +104,7 @@ class Exchange(asyncio.BufferedProtocol):
         try:
             while (body := self._reader.next_frame()) is not None:
                 self._received(body)
-            self._busy.active()
+            self._busy.active(nbytes)
         except OttlaError as error:
             error.broker = self.address
             self.give_up(error)

@@ -29,7 +29,7 @@ PARK_MAX: Final = CHUNK // 16
 """A beginning of at most this size is kept in just as many bytes: a thousand slow peers do not hold a thousand chunks."""
 
 TRUSTED_MAX: Final = 16 * 1024 * 1024
-"""A frame that somebody asked for (``detach``) gets its memory at once up to this size, a longer one as it arrives."""
+"""A frame that somebody asked for (``trusted``) gets its memory at once up to this size, a longer one as it arrives."""
 
 
 class BufferPool:
@@ -82,15 +82,19 @@ class FrameReader:
     """One stream's frames. Call ``get_buffer`` before and ``received`` after each read, then ``next_frame`` until None.
 
     Frames are *borrowed*: a view that is valid until ``next_frame`` is called again. Whoever stops before there was a None
-    must call ``keep``, for the bytes that are left may lie in the shared buffer. With ``detach=True`` (a client, whose
-    caller keeps what it fetched) every frame has memory of its own, and a large one is received there without a copy.
+    must call ``keep``, for the bytes that are left may lie in the shared buffer. With ``detach`` (a client, whose caller keeps
+    what it fetched) every frame has memory of its own. With ``trusted`` (the other side sends what it was asked for) a large
+    one is received into memory that was made for it, without a copy.
     """
 
-    __slots__ = ("_buffer", "_detach", "_end", "_pool", "_start", "_view", "frame_max")
+    __slots__ = ("_buffer", "_detach", "_end", "_pool", "_start", "_trusted", "_view", "frame_max")
 
-    def __init__(self, pool: BufferPool, frame_max: int = FRAME_MAX, *, detach: bool = False) -> None:
+    def __init__(
+        self, pool: BufferPool, frame_max: int = FRAME_MAX, *, trusted: bool = False, detach: bool = False
+    ) -> None:
         self._pool = pool
         self.frame_max = frame_max
+        self._trusted = trusted
         self._detach = detach
         self._buffer: bytearray | None = None  # None: the shared one
         self._view = pool.shared
@@ -178,9 +182,9 @@ class FrameReader:
         """How large a buffer ``count`` pending bytes of a frame of ``needed`` should move to; 0 if they lie well."""
         shared = self._buffer is None
         have = 0 if shared else len(self._view)
-        if self._detach:
+        if self._trusted:
             if have < needed <= TRUSTED_MAX:
-                return needed  # exact, so that the frame can take the buffer with it
+                return needed  # exact, so that a frame that is detached can take the buffer with it
             if have < TRUSTED_MAX < needed:
                 return TRUSTED_MAX
         elif count <= PARK_MAX:

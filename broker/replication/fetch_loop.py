@@ -138,7 +138,7 @@ class ReplicaFetcher:
             endpoint = self._endpoint(self._leader)
             if endpoint is None:
                 raise OttlaError(f"broker {self._leader} is not live")
-            self._channel = await connect_as_broker(self._identity(), endpoint)
+            self._channel = await connect_as_broker(self._identity(), endpoint, borrow=True)  # see FollowedPartitions
         return self._channel
 
 

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from ottla.net.busy_poll import FIRST_REST_S, LAST_REST_S, BusyPoll, busy_poll, stay_awake
+from ottla.net.busy_poll import BULK, BULK_REST_S, FIRST_REST_S, LAST_REST_S, BusyPoll, busy_poll, stay_awake
 
 
 @pytest.fixture(autouse=True)
@@ -37,8 +37,26 @@ async def test_loop_turns_for_the_time_and_then_sleeps(monkeypatch: pytest.Monke
     assert await turns_within(0.1, monkeypatch) == 0, "what is over is over"
 
 
+async def test_loop_sleeps_while_much_data_flows(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("ottla.net.busy_poll._now", lambda: clock[0])
+    stay_awake(30_000)
+    poller = busy_poll()
+    poller.active(100)
+    assert poller._turning
+    poller.active(BULK)
+    assert await turns_within(0.05, monkeypatch) == 0
+    poller.active(100)
+    assert not poller._turning, "what is small in between is part of it"
+    clock[0] += 2 * BULK_REST_S
+    poller.active(100)
+    assert poller._turning
+    clock[0] += 1.0
+    await asyncio.sleep(0.01)
+
+
 async def test_traffic_meanwhile_prolongs_it_and_does_not_double_it() -> None:
-    stay_awake(20_000)
+    stay_awake(100_000)
     poller = busy_poll()
     began = time.perf_counter()
     for _ in range(5):

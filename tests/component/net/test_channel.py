@@ -12,6 +12,7 @@ import pytest
 from ottla.net import channel as channel_module
 from ottla.net.channel import Channel, connect
 from ottla.net.connection import Connection
+from ottla.net.exchange import Answer
 from ottla.net.reply import Reply
 from ottla.wire import native
 from ottla.wire.connection import IncomingRequest
@@ -25,7 +26,7 @@ from ottla.wire.errors import (
     OttlaError,
     RemoteProtocolError,
 )
-from ottla.wire.framing import LENGTH
+from ottla.wire.framing import FRAME_MAX, LENGTH
 from ottla.wire.messages import Message
 from ottla.wire.requests import (
     ApiVersionsResponse,
@@ -46,8 +47,8 @@ NAMES = MetadataRequest(None)
 FETCH = FetchRequest(0, 0, 0, [])
 
 
-async def open_channel(port: int, **options: int) -> Channel:
-    return await connect("127.0.0.1", port, client_id="me", timeout_s=5, **options)
+async def open_channel(port: int, frame_max: int = FRAME_MAX, *, borrow: bool = False) -> Channel:
+    return await connect("127.0.0.1", port, client_id="me", timeout_s=5, frame_max=frame_max, borrow=borrow)
 
 
 async def test_many_requests_in_flight_get_their_own_answers(serve: Serve) -> None:
@@ -351,3 +352,34 @@ async def test_closing_does_not_wait_for_a_server_that_never_reads(monkeypatch: 
             await channel.close()
             await full
         stop.set()
+
+
+@pytest.mark.parametrize("borrow", [False, True])
+async def test_records_are_there_while_the_receiver_runs_and_after_it_unless_they_are_borrowed(
+    serve: Serve, borrow: bool
+) -> None:
+    sent = [bytes([number]) * 700_000 if number % 2 else bytes([number]) * 1000 for number in range(1, 9)]
+
+    def records(request: IncomingRequest, connection: Connection) -> Reply:
+        if not isinstance(request.message, FetchRequest):
+            return answer_versions(request, connection)
+        body = sent[request.message.max_wait_ms]
+        return Reply(FetchResponse([FetchPartResult(0, "", "t", 0, len(body))]), [body])
+
+    server = await serve(records)
+    channel = await open_channel(server.port, borrow=borrow)
+    copies: list[bytes] = []
+    views: list[memoryview] = []
+
+    def receive(answer: Answer | OttlaError) -> None:
+        assert isinstance(answer, Answer)
+        views.append(answer.attachments[0])
+        copies.append(bytes(answer.attachments[0]))
+
+    for number in range(len(sent)):
+        channel.call(FetchRequest(number, 0, 0, []), receive)
+    await eventually(lambda: len(copies) == len(sent))
+    assert copies == sent
+    if not borrow:
+        assert [bytes(view) for view in views] == sent
+    await channel.close()

@@ -38,7 +38,7 @@ def test_frames_are_the_same_however_the_stream_is_cut(detach: bool, lengths: li
     stream = framed(*bodies)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
     pool = BufferPool()
-    reader = FrameReader(pool, detach=detach)
+    reader = FrameReader(pool, trusted=detach, detach=detach)
     got: list[bytes] = []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         got += feed(reader, stream[start:end])
@@ -54,7 +54,8 @@ def test_streams_that_share_a_pool_do_not_disturb_each_other(data: st.DataObject
     lengths = data.draw(st.lists(st.lists(sizes, min_size=1, max_size=4), min_size=2, max_size=4))
     bodies = [[bytes([50 * n + m]) * length for m, length in enumerate(each)] for n, each in enumerate(lengths)]
     left = [framed(*each) for each in bodies]
-    readers = [FrameReader(pool, detach=data.draw(st.booleans())) for _ in bodies]
+    flags = st.booleans()
+    readers = [FrameReader(pool, trusted=data.draw(flags), detach=data.draw(flags)) for _ in bodies]
     got: list[list[bytes]] = [[] for _ in bodies]
     while any(left):
         number = data.draw(st.sampled_from([number for number, rest in enumerate(left) if rest]))
@@ -159,7 +160,7 @@ def test_a_long_frame_in_small_pieces_is_not_copied_again_for_each_piece(
         return take(pool, size)
 
     monkeypatch.setattr(BufferPool, "take", counted)
-    reader = FrameReader(BufferPool(), detach=detach)
+    reader = FrameReader(BufferPool(), trusted=detach, detach=detach)
     body = b"s" * (TRUSTED_MAX + CHUNK)
     stream = framed(body)
     start = PARK_MAX + 1
@@ -219,7 +220,7 @@ def test_borrowed_frames_are_views_of_the_receive_buffer() -> None:
 
 
 def test_detached_frames_survive_what_comes_after_them() -> None:
-    reader = FrameReader(BufferPool(), detach=True)
+    reader = FrameReader(BufferPool(), trusted=True, detach=True)
     kept: list[memoryview] = []
     bodies = [b"a" * 10, b"b" * (CHUNK * 2), b"c" * 10, b"d" * (CHUNK + 1)]
     stream = framed(*bodies)
@@ -236,7 +237,7 @@ def test_detached_frames_survive_what_comes_after_them() -> None:
 
 def test_a_large_detached_frame_takes_its_receive_buffer_with_it() -> None:
     pool = BufferPool()
-    reader = FrameReader(pool, detach=True)
+    reader = FrameReader(pool, trusted=True, detach=True)
     body = b"L" * (CHUNK * 4)
     stream = framed(body)
     feed(reader, stream[:1000])
@@ -253,7 +254,7 @@ def test_a_large_detached_frame_takes_its_receive_buffer_with_it() -> None:
 
 def test_a_detached_frame_past_the_trusted_size_gets_memory_as_it_arrives() -> None:
     pool = BufferPool()
-    reader = FrameReader(pool, detach=True)
+    reader = FrameReader(pool, trusted=True, detach=True)
     feed(reader, LENGTH.pack(90 * 1024 * 1024) + b"tiny")
     assert pool.in_use <= TRUSTED_MAX
 
