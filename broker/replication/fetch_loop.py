@@ -15,7 +15,6 @@ from ottla.net.retry import backoff
 from ottla.wire.errors import ClientTimeout, OttlaError
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
-from ottla.wire.requests import FetchRequest
 
 logger = logging.getLogger(__name__)
 
@@ -78,10 +77,7 @@ class ReplicaFetcher:
         self._followed.add(partition)
         self._changed.set()
         if self._channel is not None and self._channel.usable and self._channel.in_flight == 1:
-            # A fetch that knows nothing of this partition waits at the leader: asking again ends its wait.
-            identity = self._identity()
-            nothing = FetchRequest(0, 0, 0, [], identity.broker_id, identity.broker_epoch, since_last=True)
-            self._channel.send(nothing).add_done_callback(_look_away)
+            self._channel.send(self._followed.end_of_wait()).add_done_callback(_look_away)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetch from broker {self._leader}")
 

@@ -109,6 +109,13 @@ class FollowedPartitions:
         self.asked_at = time.monotonic()
         channel.call(request, lambda answer: self._answered(answer, channel, rest))
 
+    def end_of_wait(self) -> FetchRequest:
+        """To be sent when a fetch that knows nothing of a new partition waits at the leader: it is answered at once.
+
+        Of the life that sent that fetch, even if there is another one by now.
+        """
+        return FetchRequest(0, 0, 0, [], self._identity().broker_id, self._named_in, since_last=True)
+
     def _begin(self, channel: Channel, identity: Identity) -> None:
         """Name everything: the leader knows nothing of this life of ours yet, or not over this connection."""
         self._named_over, self._named_in = channel, identity.broker_epoch
