@@ -142,6 +142,21 @@ def test_s44_s45_s52_leader_knows_a_follower_by_its_fetches_and_commits_what_all
     assert stage.has(2, topic, b"record 10")
 
 
+def test_s28_s46_a_replica_goes_only_when_the_one_that_takes_its_place_has_everything(stage: Stage) -> None:
+    seen, name = stage.seen, f"d-{uuid.uuid4().hex[:12]}"
+    seen.admin.create_topic(name, assignment=[[0, 1]], timeout=WAIT_S)
+    seen.produce(name, [b"first"])
+    stage.taps[2].shut()
+    seen.admin.reassign(name, 0, [0, 2], timeout=WAIT_S)
+    seen.produce(name, [b"second"])
+    assert stage.has(1, name, b"second"), "it is still one of those in sync"
+    assert (seen.isr(name), seen.admin.describe_topic(name).partitions[0].replicas) == ([0, 1], [0, 2, 1])
+    stage.taps[2].open()
+    wait_until(lambda: seen.admin.describe_topic(name).partitions[0].replicas == [0, 2], WAIT_S)
+    assert seen.isr(name) == [0, 2]
+    assert stage.has(2, name, b"second")
+
+
 # --- what is committed ---
 
 
