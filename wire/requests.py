@@ -116,6 +116,8 @@ class FetchPart(Message):
     last_fetched_epoch: int = NO_EPOCH
     high_watermark: int = -1
     """What a follower knows to be committed."""
+    topic_id: str = ""
+    """The topic that a follower has: another one may have had the same name."""
 
 
 class FetchPartResult(Failure):

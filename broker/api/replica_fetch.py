@@ -80,7 +80,7 @@ class ReplicaFetchHandler:
 
     def _note_part(self, session: FollowerSession, part: FetchPart, now: float, since_last: bool) -> None:
         place = session.name(part)
-        if since_last:
+        if since_last:  # a follower that begins is told of every partition once, whatever it knows
             place.told = part.high_watermark
         try:
             partition = self._partitions.led(part.topic, part.partition, part.leader_epoch)

@@ -232,7 +232,9 @@ class ControlLoop:
                 await self._links.pop(i).close()
         for i, broker in brokers.items():
             if i not in self._links:
-                self._links[i] = Link(self._identity, broker.endpoint, broker.epoch, self._suspected)
+                self._links[i] = Link(
+                    self._identity, broker.endpoint, broker.epoch, self._suspected, self._guard.reached
+                )
 
     # --- actions -------------------------------------------------------------------------------------------------------
 

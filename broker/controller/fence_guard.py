@@ -41,10 +41,16 @@ class FenceGuard:
         self._budget = FenceBudget()
         self._suspected: dict[int, float] = {}
         self._fenced: dict[int, float] = {}
+        self._last_fence_at = -PACE_S
 
     def suspected(self, broker: int, now: float) -> None:
         """A link lost its broker and does not find it."""
         self._suspected[broker] = now
+
+    def reached(self, broker: int) -> None:
+        """A link has found its broker: whatever happened to it before is over."""
+        self._suspected.pop(broker, None)
+        self._fenced.pop(broker, None)
 
     def needs_witnesses(self, *, refused: bool, registered: Collection[int], now: float) -> bool:
         return not refused or self._many_look_dead(registered, now)
@@ -66,7 +72,7 @@ class FenceGuard:
         verdict = self._decide(broker, witnesses, refused, reached, registered, now)
         if verdict is Verdict.FENCE:
             self._suspected.pop(broker, None)
-            self._fenced[broker] = now
+            self._fenced[broker] = self._last_fence_at = now
         return verdict
 
     def _decide(
@@ -76,12 +82,12 @@ class FenceGuard:
         two_brokers = len(registered) == 2  # no witness can exist; electing is safe all the same
         if witnesses.alive and (many or not refused):
             return Verdict.LEAVE
-        alone = two_brokers and not self._fenced_lately(registered, now)
+        alone = two_brokers and not self._fenced_lately(now)
         if refused and (not many or witnesses.dead or alone):
             return Verdict.FENCE if reached else self._if_not_too_often(broker, now)
         if not refused and (many or not witnesses.dead) and not two_brokers:
             return Verdict.LEAVE
-        if many and now - max(self._fenced.values(), default=-PACE_S) < PACE_S:
+        if many and now - self._last_fence_at < PACE_S:
             return Verdict.WAIT
         return self._if_not_too_often(broker, now)
 
@@ -90,10 +96,10 @@ class FenceGuard:
 
     def _many_look_dead(self, registered: Collection[int], now: float) -> bool:
         """Whether those who look dead, or were fenced a moment ago, are so many that the error may be with us."""
-        fenced = self._fenced_lately(registered, now)
+        fenced = self._fenced_lately(now)
         suspects = {i for i, at in self._suspected.items() if now - at < SUSPECT_S and i in registered}
-        brokers = len(registered) + len(fenced)
-        return len(suspects) + len(fenced) > (brokers - 1) // 2
+        return len(suspects | fenced) > (len(fenced.union(registered)) - 1) // 2
 
-    def _fenced_lately(self, registered: Collection[int], now: float) -> set[int]:
-        return {i for i, at in self._fenced.items() if now - at < WAVE_S and i not in registered}
+    def _fenced_lately(self, now: float) -> set[int]:
+        """And not reached since; that some of them are registered again does not say that they live where they say."""
+        return {i for i, at in self._fenced.items() if now - at < WAVE_S}

@@ -38,11 +38,19 @@ Evidence = Callable[[int, int, Probe, bool], None]
 class Link:
     """A queue of orders to one life of one broker. Owns a task until ``close``."""
 
-    def __init__(self, identity: Identity, to: BrokerEndpoint, epoch: int, on_evidence: Evidence) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        to: BrokerEndpoint,
+        epoch: int,
+        on_evidence: Evidence,
+        on_reached: Callable[[int], None],
+    ) -> None:
         self._identity = identity
         self._to = to
         self._epoch = epoch
         self._on_evidence = on_evidence
+        self._on_reached = on_reached
         self._orders: asyncio.Queue[tuple[ControlRequest, asyncio.Future[bool]]] = asyncio.Queue()
         self._channel: Channel | None = None
         loop = asyncio.get_running_loop()
@@ -110,6 +118,7 @@ class Link:
         async with self._connecting:
             if self._channel is None or not self._channel.usable:
                 self._channel = await connect_as_broker(self._identity, self._to)
+                self._on_reached(self._to.id)
             return self._channel
 
     # --- is it alive? ----------------------------------------------------------------------------------------------------

@@ -76,13 +76,22 @@ class ReplicaFetcher:
     def add(self, partition: Partition) -> None:
         self._followed.add(partition)
         self._changed.set()
-        if self._channel is not None and self._channel.usable and self._channel.in_flight == 1:
-            self._channel.send(self._followed.end_of_wait()).add_done_callback(_look_away)
+        self._end_wait()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetch from broker {self._leader}")
 
     def drop(self, partition: Partition) -> None:
         self._followed.drop(partition)
+
+    def _end_wait(self) -> None:
+        """If a fetch waits at the leader that knows nothing of what is new, have it answered."""
+        if self._channel is not None and self._channel.usable and self._channel.in_flight == 1:
+            self._channel.send(self._followed.end_of_wait()).add_done_callback(self._wait_ended)
+
+    def _wait_ended(self, answer: "asyncio.Future[Answer]") -> None:
+        """Nothing was asked, so nothing is done with the answer; that it may be an error is no news."""
+        if not answer.cancelled() and answer.exception() is None and self._followed.any_to_name:
+            self._end_wait()  # what came meanwhile
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -136,9 +145,3 @@ class ReplicaFetcher:
                 raise OttlaError(f"broker {self._leader} is not live")
             self._channel = await connect_as_broker(self._identity(), endpoint, borrow=True)  # see FollowedPartitions
         return self._channel
-
-
-def _look_away(answer: "asyncio.Future[Answer]") -> None:
-    """Nothing was asked, so nothing is done with the answer; that it may be an error is no news."""
-    if not answer.cancelled():
-        answer.exception()

@@ -5,6 +5,7 @@ Nothing here waits: an answer is taken, and the next request sent, within one tu
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import cast
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 FETCH_WAIT_MS = 500
 FETCH_BYTES = 16 * 1024 * 1024
 PARTITION_BYTES = 2 * 1024 * 1024
+NAMES_MAX = 5000
+"""How many partitions one request names; brokers take 10,000."""
 
 FIRST_PARTITION_RETRY_S, LAST_PARTITION_RETRY_S = 0.005, 0.2
 """How long a partition whose fetch failed is left alone; most often its leader has not heard of it yet, and will at once."""
@@ -84,30 +87,44 @@ class FollowedPartitions:
 
     def ask(self, channel: Channel, rest: Rest) -> None:
         """Fetch, each time as soon as the answer before is there, until ``rest`` is done."""
-        if not self.any_due:
-            rest.set_result([])
-            return
         identity = self._identity()
         since_last = self._named_over is channel and self._named_in == identity.broker_epoch
+        any_due = self.any_due
+        if not any_due and not (since_last and self._to_drop):
+            rest.set_result([])
+            return
         if not since_last:
             self._begin(channel, identity)
-        parts = []
-        for partition in self._to_name.values():
-            part = partition.next_fetch(PARTITION_BYTES)
-            self._named[partition.where] = part
-            parts.append(part)
-        self._to_name.clear()
+        parts = self._name_some()
         dropped: tuple[FetchDrop, ...] = ()
         if self._to_drop:
             dropped, self._to_drop = tuple(self._to_drop), []
         wait_ms = FETCH_WAIT_MS
-        if self._not_before:  # whoever is left alone for a moment must not wait until the others have something to say
-            wait_ms = min(wait_ms, max(1, int((self.next_retry_s() or 0) * 1000)))
+        if self._to_name or not any_due:
+            wait_ms = 0
+        elif (
+            self._not_before
+        ):  # whoever is left alone for a moment must not wait until the others have something to say
+            wait_ms = min(wait_ms, max(1, math.ceil((self.next_retry_s() or 0) * 1000)))
         request = FetchRequest(
             wait_ms, 1, FETCH_BYTES, parts, identity.broker_id, identity.broker_epoch, since_last, dropped
         )
         self.asked_at = time.monotonic()
         channel.call(request, lambda answer: self._answered(answer, channel, rest))
+
+    def _name_some(self) -> list[FetchPart]:
+        """What is to be named, as much as fits into one request."""
+        names = list(self._to_name)
+        parts = []
+        for name in names if len(names) <= NAMES_MAX else names[:NAMES_MAX]:
+            part = self._to_name.pop(name).next_fetch(PARTITION_BYTES)
+            self._named[name] = part
+            parts.append(part)
+        return parts
+
+    @property
+    def any_to_name(self) -> bool:
+        return bool(self._to_name)
 
     def end_of_wait(self) -> FetchRequest:
         """To be sent when a fetch that knows nothing of a new partition waits at the leader: it is answered at once.

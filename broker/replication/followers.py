@@ -9,9 +9,10 @@ from collections.abc import Hashable
 from ottla.broker.replication.partition import Divergence, Partition
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.purgatory import Purgatory, Waiting
+from ottla.broker.replication.state import LeaderState
 from ottla.net.reply import Reply
 from ottla.wire.batch import Buffer
-from ottla.wire.errors import FetchSessionIdNotFound, OttlaError, StaleBrokerEpoch, UnknownTopicOrPartition
+from ottla.wire.errors import FetchSessionIdNotFound, NotLeaderOrFollower, OttlaError, StaleBrokerEpoch
 from ottla.wire.requests import FetchPart, FetchPartResult, FetchResponse
 
 ANSWER_MAX = 64 * 1024 * 1024
@@ -21,14 +22,15 @@ PlaceName = tuple[str, int]
 
 
 class Place:
-    """Where a follower is in one partition. ``partition`` is None as long as it was never found here."""
+    """Where a follower is in one partition, as it named it: ``partition`` and ``leading`` are what was found then."""
 
-    __slots__ = ("answered", "part", "partition", "refused", "session", "told")
+    __slots__ = ("answered", "leading", "part", "partition", "refused", "session", "told")
 
     def __init__(self, session: "FollowerSession", part: FetchPart) -> None:
         self.session = session
         self.part = part
         self.partition: Partition | None = None
+        self.leading: LeaderState | None = None
         self.refused: OttlaError | Divergence | None = None
         self.answered = False
         """Records or an error are on the way: where the follower is we shall know when it names the partition again."""
@@ -75,7 +77,7 @@ class FollowerSession:
 
     def follow(self, place: Place, partition: Partition) -> None:
         """Its log is a prefix of ours: tell it what comes next."""
-        place.partition = partition
+        place.partition, place.leading = partition, partition.leading
         if place.part.offset != partition.log.log_end_offset:
             self._news[place] = None
         if place.told < partition.high_watermark:
@@ -102,10 +104,9 @@ class FollowerSession:
         """There is more in the partition, or it is not what it was."""
         if place.answered or place in self._news:
             return
-        leading = place.partition.leading if place.partition is not None else None
-        if leading is not None and leading.leader_epoch == place.part.leader_epoch:
+        if place.leading is not None:
             # Up to its last fetch it had everything, though it did not name this partition then.
-            leading.level_until(self.replica, self.fetched_at)
+            place.leading.level_until(self.replica, self.fetched_at)
         self._news[place] = None
         self._registry.touch(self)
 
@@ -127,8 +128,9 @@ class FollowerSession:
             if why is None:
                 try:
                     partition = partitions.led(part.topic, part.partition, part.leader_epoch)
-                    if partition is not place.partition:
-                        raise UnknownTopicOrPartition(f"{partition.where} is not what it was when it was named")
+                    if partition is not place.partition or partition.leading is not place.leading:
+                        # Of what was known of the follower nothing holds: it must say again where it is.
+                        raise NotLeaderOrFollower(f"{partition.where} is not what it was when it was named")
                     most = min(max(part.max_bytes, 0), left)
                     # The first batch of an answer comes whole, or one larger than the limits would be in the way for ever.
                     views = partition.read_for_replica(part.offset, most, at_least_one=size == 0)
@@ -158,8 +160,9 @@ class FollowerSession:
             partition = place.partition
             if (
                 partition is not None
+                and partition.leading is place.leading is not None
+                and place.refused is None
                 and not place.answered
-                and partition.is_led_in(place.part.leader_epoch)
                 and partition.high_watermark > place.told
             ):
                 results.append(self._told(place, partition, 0))

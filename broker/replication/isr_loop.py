@@ -85,6 +85,7 @@ class IsrLoop:
         await self._write_all(asked)
 
     async def _throw_out(self) -> None:
+        """Who has fallen behind leaves."""
         now = time.monotonic()
         asked = []
         for partition in list(self._partitions):
@@ -92,6 +93,8 @@ class IsrLoop:
             if leading is None or leading.change is not None:
                 continue
             laggards = leading.laggards(partition.log.log_end_offset, now, self._lag_max_s)
+            if any(leading.may_join(replica, partition.high_watermark) for replica in leading.followers):
+                self.look_at(partition)  # whoever could not be let in when it fetched
             if laggards:
                 logger.info("followers are behind partition=%s brokers=%s", partition.where, sorted(laggards))
                 asked.append((partition, leading, leading.ask_to_leave(laggards, partition.min_insync)))

@@ -9,6 +9,7 @@ from ottla.broker.storage.log_config import FLUSH_DURABLE
 from ottla.wire.control import PartitionState
 from ottla.wire.errors import (
     FencedLeaderEpoch,
+    InconsistentTopicId,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
@@ -198,6 +199,9 @@ class Partition:
         leading = self.check_leader(part.leader_epoch)
         if replica not in leading.followers:
             raise ReplicaNotAvailable(f"broker {replica} is not among the replicas of {self.where}: {self.replicas}")
+        if part.topic_id and part.topic_id != self.log.topic_id:
+            # The records of a deleted topic of this name would count as copies of ours.
+            raise InconsistentTopicId(f"{self.where} is of topic id {self.log.topic_id}, not {part.topic_id}")
         log_end = self.log.log_end_offset
         if part.last_fetched_epoch != NO_EPOCH and (
             part.last_fetched_epoch != self.log.latest_epoch or part.offset > log_end
@@ -226,15 +230,14 @@ class Partition:
         """What this follower asks its leader for."""
         return FetchPart(
             self.where.topic, self.where.partition, self.log.log_end_offset, max_bytes,
-            self.leader_epoch, self.log.latest_epoch, self.high_watermark,
+            self.leader_epoch, self.log.latest_epoch, self.high_watermark, self.log.topic_id,
         )  # fmt: skip
 
     def take_fetched(self, asked: FetchPart, result: FetchPartResult, records: memoryview) -> None:
         """Append what the leader gave, or cut the log where it left the leader's."""
         if asked.leader_epoch != self.leader_epoch or self.leading is not None:
             return  # an answer from before the last change of leader
-        if result.error_code == OffsetOutOfRange.code:
-            self._start_over(result.log_start_offset)
+        if result.error_code == OffsetOutOfRange.code and self._start_over(result.log_start_offset):
             return
         result.raise_if_failed(topic=self.where.topic, partition=self.where.partition)
         if result.diverging_epoch != NO_EPOCH:
@@ -257,8 +260,10 @@ class Partition:
         self.log.truncate_to(target)
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
 
-    def _start_over(self, leader_start: int) -> None:
-        """The leader no longer has what would come next here: go on where it begins."""
-        if leader_start > self.log.log_end_offset:
-            self.log.truncate_fully_and_start_at(leader_start)
-            self.high_watermark = leader_start
+    def _start_over(self, leader_start: int) -> bool:
+        """The leader has nothing that could come next here: go on where it begins, unless there are records to be lost."""
+        if leader_start <= self.log.log_end_offset and self.log.size:
+            return False
+        self.log.truncate_fully_and_start_at(leader_start)
+        self.high_watermark = leader_start
+        return True

@@ -47,6 +47,12 @@ class Line:
         """The partitions that each answer spoke of."""
         return [_names(response.parts) for response in self.responses if isinstance(response, FetchResponse)]
 
+    @property
+    def errors(self) -> set[int]:
+        """With what partitions were refused."""
+        answers = [response for response in self.responses if isinstance(response, FetchResponse)]
+        return {part.error_code for answer in answers for part in answer.parts}
+
     def release(self) -> None:
         self.held = False
         self._to_follower.deliver()

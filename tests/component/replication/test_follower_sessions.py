@@ -11,6 +11,8 @@ from ottla.net.exchange import Answer
 from ottla.wire.errors import (
     FencedLeaderEpoch,
     FetchSessionIdNotFound,
+    InconsistentTopicId,
+    NotLeaderOrFollower,
     StaleBrokerEpoch,
     UnknownTopicOrPartition,
 )
@@ -236,7 +238,7 @@ async def test_a_place_in_a_deleted_topic_is_no_place_in_the_new_one_of_that_nam
     assert cluster.leader.leading(ONE).followers[FOLLOWER].log_end_offset == 1
     await recreate_at_leader(cluster)
     cluster.leader.append(ONE)
-    assert await ask(line, go_on()) == [("one", UnknownTopicOrPartition.code, 0)]
+    assert await ask(line, go_on()) == [("one", NotLeaderOrFollower.code, 0)]
     assert cluster.leader.leading(ONE).followers[FOLLOWER].log_end_offset == UNKNOWN
     assert cluster.leader.partition(ONE).high_watermark == 0
     assert await ask(line, go_on(at(ONE, 0), drop=(ONE,))) == [
@@ -262,7 +264,53 @@ async def test_a_follower_takes_nothing_of_a_deleted_topic_into_the_new_one_of_t
     assert read_all(cluster.follower.partition(ONE).log) == read_all(cluster.leader.partition(ONE).log)
 
 
+async def test_records_of_a_deleted_topic_are_no_copies_of_the_new_one_of_that_name(cluster: Cluster) -> None:
+    await cluster.create(ONE)
+    cluster.leader.append(ONE)
+    await cluster.quiet()
+    await cluster.stop(cluster.leader, ONE, delete=True)
+    del cluster.states[ONE]
+    await lead(cluster, ONE)  # the follower has not heard of it
+    cluster.leader.append(ONE, batches=3)
+    line = cluster.follower.line
+    await eventually(lambda: InconsistentTopicId.code in line.errors)
+    assert cluster.leader.leading(ONE).followers[FOLLOWER].log_end_offset == UNKNOWN
+    assert cluster.leader.partition(ONE).high_watermark == 0
+
+
+# --- a leader that is not what it was ----------------------------------------------------------------------------------------
+
+
+async def test_a_leader_that_leads_again_in_the_same_epoch_asks_where_its_follower_is(cluster: Cluster) -> None:
+    await lead(cluster, ONE)
+    line = cluster.leader.connect(FOLLOWER)
+    await ask(line, begin(at(ONE, 0)))
+    cluster.leader.partitions.step_down_all()
+    await cluster.tell(cluster.leader, ONE)
+    assert await ask(line, go_on()) == [("one", NotLeaderOrFollower.code, 0)]
+    await ask(line, go_on(at(ONE, 0)))
+    assert cluster.leader.leading(ONE).followers[FOLLOWER].log_end_offset == 0
+
+
+async def test_a_follower_past_the_end_of_its_leader_that_has_nothing_begins_where_the_leader_does(
+    cluster: Cluster,
+) -> None:
+    cluster.decide(ONE)
+    await cluster.tell(cluster.leader, ONE)
+    await cluster.tell(cluster.follower, ONE)
+    cluster.follower.partition(ONE).log.truncate_fully_and_start_at(100)
+    cluster.leader.append(ONE)
+    await eventually(lambda: cluster.follower.partition(ONE).log.log_end_offset == 1)
+
+
 # --- memory ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_follower_says_that_it_dropped_its_last_partition(cluster: Cluster) -> None:
+    await cluster.create(ONE)
+    await cluster.stop(cluster.follower, ONE, delete=True)
+    await cluster.stop(cluster.leader, ONE, delete=True)
+    await eventually(lambda: cluster.leader.places(FOLLOWER) == set())
 
 
 async def test_what_is_dropped_is_forgotten(cluster: Cluster) -> None:

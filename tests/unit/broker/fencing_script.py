@@ -22,6 +22,12 @@ class FencingScript:
         self.registered = set(numbers(command.words[0]))
         return []
 
+    def do_reached(self, command: Command) -> list[str]:
+        """reached <ids>: links have found these."""
+        for broker in numbers(command.words[0]):
+            self.guard.reached(broker)
+        return []
+
     def do_lost(self, command: Command) -> list[str]:
         """lost <ids> refused|unreachable [never-reached] [alive=] [dead=] [at=]: links report these at once.
 
