@@ -123,36 +123,40 @@ class FollowerSession:
             if left <= 0 and size:
                 break
             del self._news[place]
-            part = place.part
-            why = place.refused
-            if why is None:
-                try:
-                    partition = partitions.led(part.topic, part.partition, part.leader_epoch)
-                    if partition is not place.partition or partition.leading is not place.leading:
-                        # Of what was known of the follower nothing holds: it must say again where it is.
-                        raise NotLeaderOrFollower(f"{partition.where} is not what it was when it was named")
-                    most = min(max(part.max_bytes, 0), left)
-                    # The first batch of an answer comes whole, or one larger than the limits would be in the way for ever.
-                    views = partition.read_for_replica(part.offset, most, at_least_one=size == 0)
-                except OttlaError as error:
-                    why = error
-                else:
-                    if views:
-                        count = 0
-                        for view in views:
-                            count += len(view)
-                        attachments += views
-                        size += count
-                        left -= count
-                        place.answered = True
-                        results.append(self._told(place, partition, count))
-                    elif part.offset != partition.log.log_end_offset:
-                        self._news[place] = None  # it did not fit: next time
-                    continue
-            place.answered = True
-            place.refused = None
-            results.append(_refusal(part, why, partitions.log_start_offset(part.topic, part.partition)))
+            try:
+                # The first batch of an answer comes whole, or one larger than the limits would be in the way for ever.
+                count = self._take_records(place, partitions, left, size == 0, attachments)
+            except OttlaError as error:
+                place.refused = error
+            if place.refused is not None:
+                results.append(_refusal(place, partitions))
+                place.answered, place.refused = True, None
+            elif count:
+                size += count
+                left -= count
+                place.answered = True
+                results.append(self._told(place, count))
         return size
+
+    def _take_records(
+        self, place: Place, partitions: Partitions, most: int, at_least_one: bool, attachments: list[Buffer]
+    ) -> int:
+        """Add the records that come next in one partition; how many bytes."""
+        if place.refused is not None:
+            return 0
+        part = place.part
+        partition = partitions.led(part.topic, part.partition, part.leader_epoch)
+        if partition is not place.partition or partition.leading is not place.leading:
+            # Of what was known of the follower nothing holds: it must say again where it is.
+            raise NotLeaderOrFollower(f"{partition.where} is not what it was when it was named")
+        views = partition.read_for_replica(part.offset, min(max(part.max_bytes, 0), most), at_least_one=at_least_one)
+        count = 0
+        for view in views:
+            count += len(view)
+        attachments += views
+        if not count and part.offset != partition.log.log_end_offset:
+            self._news[place] = None  # it did not fit: next time
+        return count
 
     def take_commits(self, results: list[FetchPartResult]) -> None:
         """Add what is committed, where it does not know."""
@@ -165,7 +169,7 @@ class FollowerSession:
                 and not place.answered
                 and partition.high_watermark > place.told
             ):
-                results.append(self._told(place, partition, 0))
+                results.append(self._told(place, 0))
         self._unaware.clear()
 
     @property
@@ -173,7 +177,9 @@ class FollowerSession:
         """Whether more may be committed than it knows."""
         return bool(self._unaware)
 
-    def _told(self, place: Place, partition: Partition, size: int) -> FetchPartResult:
+    def _told(self, place: Place, size: int) -> FetchPartResult:
+        partition = place.partition
+        assert partition is not None
         self._unaware.pop(place, None)
         place.told = partition.high_watermark
         return FetchPartResult(
@@ -239,9 +245,12 @@ class Followers:
             del self._places[name]
 
 
-def _refusal(part: FetchPart, why: OttlaError | Divergence, log_start_offset: int) -> FetchPartResult:
+def _refusal(place: Place, partitions: Partitions) -> FetchPartResult:
     """Why nothing comes: an error, or where the follower must cut its log."""
+    part, why = place.part, place.refused
+    assert why is not None
     if isinstance(why, OttlaError):
-        return FetchPartResult(why.code, str(why), part.topic, part.partition, log_start_offset=log_start_offset)
+        start = partitions.log_start_offset(part.topic, part.partition)
+        return FetchPartResult(why.code, str(why), part.topic, part.partition, log_start_offset=start)
     epoch, end = why
     return FetchPartResult(0, "", part.topic, part.partition, diverging_epoch=epoch, diverging_end=end)
