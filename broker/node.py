@@ -38,6 +38,7 @@ from ottla.broker.storage.flush_loop import Flusher
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.log_dir import LogDir
 from ottla.net.busy_poll import stay_awake
+from ottla.net.heap import keep_freed_memory
 from ottla.net.server import Server
 from ottla.wire.errors import ConfigError
 from ottla.wire.messages import Api, ListenerAddress
@@ -68,6 +69,7 @@ class Node:
 
     async def start(self) -> None:
         """Start everything; whatever was started is stopped again if something fails."""
+        keep_freed_memory()
         try:
             await self._start()
         except BaseException:

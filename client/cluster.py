@@ -9,6 +9,7 @@ from ottla.client.config import ClientConfig
 from ottla.client.connect_loop import connect_unhurried
 from ottla.net.busy_poll import stay_awake
 from ottla.net.channel import Channel
+from ottla.net.heap import keep_freed_memory
 from ottla.net.retry import backoff
 from ottla.wire.errors import (
     ClientClosed,
@@ -42,6 +43,7 @@ class Cluster:
     """Metadata and connections. Everything that waits takes a deadline on the event loop's clock."""
 
     def __init__(self, config: ClientConfig) -> None:
+        keep_freed_memory()
         self._config = config
         self._channels: dict[tuple[str, int, int], Channel] = {}
         self._connecting: dict[tuple[str, int, int], asyncio.Lock] = {}

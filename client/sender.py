@@ -34,7 +34,7 @@ TICK_S = 0.1
 GRACE_S = 1.0
 """The broker itself gives up after request_timeout_ms; so much later we stop waiting for it."""
 
-BATCHES_PER_REQUEST = 5
+BATCHES_PER_REQUEST = 10
 """Batches of one partition that travel together when so many wait: most of a request's cost is its own, not theirs. With five
 requests in flight there are no more of them than brokers remember of a producer."""
 

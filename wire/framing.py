@@ -19,13 +19,13 @@ _read_length = LENGTH.unpack_from
 FRAME_MAX: Final = 100 * 1024 * 1024
 """The longest frame anyone may send unless configured (Kafka's socket.request.max.bytes)."""
 
-CHUNK: Final = 512 * 1024
-"""How much one read may bring. Fits a core's second-level cache, and a producer's request of five 64 KB batches."""
+CHUNK: Final = 1088 * 1024
+"""How much one read may bring: a producer's largest request unless configured, with its head. Fits a core's cache."""
 
 GROWTH: Final = 4
 """A buffer grows to at most this many times what has really arrived: a lying length costs the liar, not us."""
 
-PARK_MAX: Final = CHUNK // 16
+PARK_MAX: Final = 16 * 1024
 """A beginning of at most this size is kept in just as many bytes: a thousand slow peers do not hold a thousand chunks."""
 
 TRUSTED_MAX: Final = 16 * 1024 * 1024

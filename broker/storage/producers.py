@@ -11,8 +11,8 @@ from typing import NamedTuple
 from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import DuplicateSequenceNumber, InvalidProducerEpoch, InvalidRecord, OutOfOrderSequenceNumber
 
-WINDOW = 25
-"""Batches remembered of each producer: the most that it may have in flight, in five requests (Kafka's limit) of five each."""
+WINDOW = 50
+"""Batches remembered of each producer: the most that it may have in flight, in five requests (Kafka's limit) of ten each."""
 
 PRODUCERS_MAX = 10_000
 """Producers remembered of each partition; the one that was silent for longest is forgotten first."""
