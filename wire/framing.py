@@ -35,10 +35,8 @@ TRUSTED_MAX: Final = 16 * 1024 * 1024
 class BufferPool:
     """Receive buffers of all streams of one thread, and a limit on what half-received frames hold together."""
 
-    def __init__(self, limit: int = 512 * 1024 * 1024, keep: int = 16) -> None:
+    def __init__(self, limit: int = 512 * 1024 * 1024) -> None:
         self._limit = limit
-        self._keep = keep
-        self._free: list[bytearray] = []
         self.shared = memoryview(bytearray(CHUNK))
         """Where every stream receives that has nothing pending."""
         self._holder: FrameReader | None = None  # who has the beginning of a frame there
@@ -58,19 +56,12 @@ class BufferPool:
         if self._holder is not None and self._holder is not reader:
             self._holder.move_out()
 
-    def take(self, size: int = CHUNK) -> bytearray:
+    def take(self, size: int) -> bytearray:
         self.in_use += size
-        if size == CHUNK:
-            try:
-                return self._free.pop()
-            except IndexError:
-                pass
         return bytearray(size)
 
     def give_back(self, buffer: bytearray) -> None:
         self.in_use -= len(buffer)
-        if len(buffer) == CHUNK and len(self._free) < self._keep:
-            self._free.append(buffer)
 
     def check(self, more: int = 0) -> None:
         """Raise if half-received frames hold too much already, or would with ``more`` bytes."""
@@ -109,11 +100,9 @@ class FrameReader:
     def get_buffer(self) -> memoryview:
         if self._buffer is None:
             self._pool.clear_for(self)
-        if not self._end:
-            return self._view
-        if self._end == len(self._view):  # a parked beginning
-            self._move_to(self._pool.take(max(CHUNK, 2 * self._end)))
-        return self._view[self._end :]
+        elif self._end == len(self._view):
+            self._move_in()
+        return self._view[self._end :] if self._end else self._view
 
     def received(self, count: int) -> None:
         self._end += count
@@ -153,7 +142,21 @@ class FrameReader:
     def move_out(self) -> None:
         """Another stream needs the shared buffer: what is pending there goes to memory of its own."""
         count = self._end - self._start
-        self._move_to(self._pool.take(count if count <= PARK_MAX else CHUNK))
+        needed = LENGTH_SIZE + int(_read_length(self._view, self._start)[0]) if count >= LENGTH_SIZE else count
+        self._move_to(self._pool.take(_own_size(needed, count)))
+
+    def _move_in(self) -> None:
+        """What was moved out goes on: it goes back to the shared buffer, which has room behind it."""
+        count = self._end - self._start
+        if self._buffer is None or count >= CHUNK:
+            self._move_to(self._pool.take(2 * count))
+            return
+        self._pool.clear_for(self)
+        self._pool.shared[:count] = self._view[self._start : self._end]
+        self._pool.give_back(self._buffer)
+        self._buffer, self._view = None, self._pool.shared
+        self._start, self._end = 0, count
+        self._pool.hold(self)
 
     def close(self) -> None:
         """Give the memory back; nothing is pending."""
@@ -187,10 +190,8 @@ class FrameReader:
                 return needed  # exact, so that a frame that is detached can take the buffer with it
             if have < TRUSTED_MAX < needed:
                 return TRUSTED_MAX
-        elif count <= PARK_MAX:
-            return count
         if shared:
-            return max(CHUNK, min(needed, count * GROWTH))
+            return _own_size(needed, count)
         # Only a full buffer grows: else every few bytes that arrive would cost a copy of all that did before.
         return min(needed, count * GROWTH) if count == have else 0
 
@@ -209,6 +210,11 @@ class FrameReader:
     def _forget(self) -> None:
         self._buffer, self._view = None, self._pool.shared
         self._start = self._end = 0
+
+
+def _own_size(needed: int, count: int) -> int:
+    """How much memory of its own ``count`` bytes of a frame of ``needed`` get: not more than the sender has earned."""
+    return count if count <= PARK_MAX else max(count, min(needed, count * GROWTH))
 
 
 def _guess(size: int) -> str:

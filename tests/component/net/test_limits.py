@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from ottla.wire.framing import CHUNK, LENGTH
+from ottla.wire.framing import GROWTH, LENGTH
 from ottla.wire.requests import MetadataRequest
 from tests.component.net.conftest import HELLO, RawPeer, RunningServer, Serve, frame
 from tests.support.waiting import eventually
@@ -217,16 +217,18 @@ async def test_two_hundred_announcements_of_fifty_megabytes_hold_nothing(serve: 
 async def test_a_full_pool_cuts_those_who_fill_it_and_serves_the_others(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    running = await serve(pending_frames_bytes=4 * CHUNK)
+    sent = 100_000
+    limit = 4 * GROWTH * (sent + 4)
+    running = await serve(pending_frames_bytes=limit)
     healthy = await running.connect()
     greedy = [await running.connect() for _ in range(12)]
     for peer in greedy:
-        peer.send(frame(HELLO) + LENGTH.pack(10 * 1024 * 1024) + bytes(100_000))
+        peer.send(frame(HELLO) + LENGTH.pack(10 * 1024 * 1024) + bytes(sent))
     await eventually(lambda: running.server.refused >= 8)
     for number in range(50):
         healthy.ask(HELLO, number)
         assert (await healthy.answer()).correlation_id == number
-    assert running.server.pool.in_use <= 4 * CHUNK
+    assert running.server.pool.in_use <= limit
     assert any("half-received frames hold" in line for line in complaints(caplog))
     for peer in [healthy, *greedy]:
         await peer.aclose()

@@ -155,7 +155,7 @@ def test_a_long_frame_in_small_pieces_is_not_copied_again_for_each_piece(
     taken: list[int] = []
     take = BufferPool.take
 
-    def counted(pool: BufferPool, size: int = CHUNK) -> bytearray:
+    def counted(pool: BufferPool, size: int) -> bytearray:
         taken.append(size)
         return take(pool, size)
 
@@ -172,9 +172,9 @@ def test_a_long_frame_in_small_pieces_is_not_copied_again_for_each_piece(
 
 
 def test_a_full_pool_refuses_those_who_hold_memory_and_nobody_else() -> None:
-    pool = BufferPool(limit=2 * CHUNK)
-    holders = [FrameReader(pool) for _ in range(3)]
     half = LENGTH.pack(CHUNK) + b"h" * (PARK_MAX + 1)
+    pool = BufferPool(limit=2 * GROWTH * len(half))
+    holders = [FrameReader(pool) for _ in range(3)]
     for reader in holders[:2]:
         feed(reader, half)
     with pytest.raises(RemoteProtocolError, match="half-received"):
@@ -197,6 +197,17 @@ def test_two_thousand_slow_beginnings_cost_less_than_a_megabyte() -> None:
     for _ in range(2000):
         feed(FrameReader(pool), LENGTH.pack(60_000) + b"slow")
     assert pool.in_use < 1024 * 1024
+
+
+def test_a_thousand_half_frames_cost_no_more_than_the_whole_ones() -> None:
+    pool = BufferPool()
+    readers = [FrameReader(pool) for _ in range(1000)]
+    stream = framed(b"h" * 65_536)
+    for reader in readers:
+        assert feed(reader, stream[:40_000]) == []
+    assert pool.in_use <= len(readers) * len(stream)
+    assert all(len(feed(reader, stream[40_000:])) == 1 for reader in readers)
+    assert pool.in_use == 0
 
 
 def test_an_idle_stream_holds_nothing() -> None:
