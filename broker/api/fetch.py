@@ -1,6 +1,6 @@
 """Fetch: give record batches of many partitions, waiting for enough of them if there are not."""
 
-from ottla.broker.api.parts import check_parts, told
+from ottla.broker.api.parts import ANSWER_MAX, check_parts, told
 from ottla.broker.api.replica_fetch import ReplicaFetchHandler
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.metrics import Metrics
@@ -16,9 +16,6 @@ from ottla.wire.messages import CONSUMER
 from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
 WAIT_MAX_S = 300.0
-
-ANSWER_MAX = 64 * 1024 * 1024
-"""The most that one answer brings, whatever the client asks for; a client that wants more asks again."""
 
 
 class FetchHandler:

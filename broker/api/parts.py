@@ -1,4 +1,4 @@
-"""The parts of a request, one for each partition: how many there may be, and no partition twice."""
+"""The parts of a request, one for each partition: how many there may be, no partition twice, and how much is answered."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,6 +7,9 @@ from ottla.wire.errors import InvalidRequest, InvalidTopic, NotLeaderOrFollower,
 from ottla.wire.names import NO_LEADER, check_topic_name
 
 PARTS_MAX = 10_000
+
+ANSWER_MAX = 64 * 1024 * 1024
+"""The most bytes of records that one answer brings, whatever is asked for; who wants more asks again."""
 
 
 class Part(Protocol):

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from ottla.broker.api.parts import ANSWER_MAX
 from ottla.broker.metrics import Metrics
 from ottla.broker.replication.followers import FollowerSession
 from ottla.broker.replication.partition import Partition
@@ -53,9 +54,7 @@ class ReplicaFetchHandler:
         if session.waiting is not None:
             session.waiting.give(self._reply(session))
         if request.max_bytes <= 0:
-            return Reply(
-                FetchResponse([])
-            )  # it only wants that its last request waits no more, for it has more to name
+            return Reply(FetchResponse([]))  # all that it wants is that its last request waits no more
         self._note(session, request)
         reply = self._reply_if_any(session)
         if reply is not None:
@@ -72,7 +71,7 @@ class ReplicaFetchHandler:
     def _note(self, session: FollowerSession, request: FetchRequest) -> None:
         """How far the follower is, in the partitions that it names."""
         session.fetched_at = now = time.monotonic()
-        session.max_bytes = request.max_bytes
+        session.max_bytes = min(request.max_bytes, ANSWER_MAX)
         for drop in request.dropped:
             session.drop((drop.topic, drop.partition))
         for part in request.parts:

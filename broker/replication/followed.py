@@ -102,9 +102,8 @@ class FollowedPartitions:
         wait_ms = FETCH_WAIT_MS
         if self._to_name or not any_due:
             wait_ms = 0
-        elif (
-            self._not_before
-        ):  # whoever is left alone for a moment must not wait until the others have something to say
+        elif self._not_before:
+            # Whoever is left alone for a moment must not wait until the others have something to say.
             wait_ms = min(wait_ms, max(1, math.ceil((self.next_retry_s() or 0) * 1000)))
         request = FetchRequest(
             wait_ms, 1, FETCH_BYTES, parts, identity.broker_id, identity.broker_epoch, since_last, dropped

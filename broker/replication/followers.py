@@ -15,9 +15,6 @@ from ottla.wire.batch import Buffer
 from ottla.wire.errors import FetchSessionIdNotFound, NotLeaderOrFollower, OttlaError, StaleBrokerEpoch
 from ottla.wire.requests import FetchPart, FetchPartResult, FetchResponse
 
-ANSWER_MAX = 64 * 1024 * 1024
-"""The most that one answer brings, whatever is asked for; who wants more asks again."""
-
 PlaceName = tuple[str, int]
 
 
@@ -55,7 +52,7 @@ class FollowerSession:
         self.owner = owner
         self.fetched_at = 0.0
         self.max_bytes = 0
-        """Of its last fetch."""
+        """How much may come in an answer, by its last fetch."""
         self.waiting: Waiting | None = None
         """Its fetch that waits for news."""
 
@@ -118,7 +115,7 @@ class FollowerSession:
     def take_news(self, partitions: Partitions, results: list[FetchPartResult], attachments: list[Buffer]) -> int:
         """Add the records and errors that there are for it; how many bytes of records."""
         size = 0
-        left = min(self.max_bytes, ANSWER_MAX)
+        left = self.max_bytes
         for place in list(self._news):
             if left <= 0 and size:
                 break

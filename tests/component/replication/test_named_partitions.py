@@ -17,6 +17,13 @@ ONE, OTHER = TopicPartition("one", 0), TopicPartition("other", 0)
 REST_S = 0.2
 
 
+@pytest.fixture
+def long_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition whose fetch failed is left alone for so long that it shows."""
+    monkeypatch.setattr(followed, "FIRST_PARTITION_RETRY_S", REST_S)
+    monkeypatch.setattr(followed, "LAST_PARTITION_RETRY_S", REST_S)
+
+
 def copied(cluster: Cluster, where: TopicPartition) -> bool:
     """Whether the follower has all that the leader has, and knows all that is committed."""
     ours, theirs = cluster.follower.partition(where), cluster.leader.partition(where)
@@ -107,11 +114,10 @@ async def test_what_comes_for_a_partition_that_was_just_dropped_is_not_taken(clu
     await eventually(lambda: copied(cluster, ONE))
 
 
+@pytest.mark.usefixtures("long_rests")
 async def test_a_partition_that_the_leader_does_not_know_yet_is_named_again_after_a_rest_and_not_before(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster,
 ) -> None:
-    monkeypatch.setattr(followed, "FIRST_PARTITION_RETRY_S", REST_S)
-    monkeypatch.setattr(followed, "LAST_PARTITION_RETRY_S", REST_S)
     await cluster.create(OTHER)
     line = cluster.follower.line
     cluster.decide(ONE)
@@ -130,11 +136,10 @@ async def test_a_partition_that_the_leader_does_not_know_yet_is_named_again_afte
     await eventually(lambda: copied(cluster, ONE))
 
 
+@pytest.mark.usefixtures("long_rests")
 async def test_nothing_is_asked_while_all_partitions_are_left_alone(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster,
 ) -> None:
-    monkeypatch.setattr(followed, "FIRST_PARTITION_RETRY_S", REST_S)
-    monkeypatch.setattr(followed, "LAST_PARTITION_RETRY_S", REST_S)
     cluster.decide(ONE)
     await cluster.tell(cluster.follower, ONE)
     await turns(100)
