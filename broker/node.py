@@ -123,7 +123,7 @@ class Node:
         self._parts.push_async_callback(isr_loop.stop)
         membership.on_fenced = partitions.step_down_all
         failures = FailureLoop(lambda failed: ask_for_replacement(membership, view, failed))
-        self._waiting.on_changed = failures.look_at
+        self._waiting.on_changed += [failures.look_at, isr_loop.partition_changed]
         self._parts.push_async_callback(failures.stop)
         handlers = self._handlers(
             membership, partitions, view, isr_loop, InitProducerIdHandler(session, config.broker_id)

@@ -51,6 +51,11 @@ class IsrLoop:
         self._candidates[partition.where] = partition
         self._wake.set()
 
+    def partition_changed(self, partition: Partition) -> None:
+        """Its role or its settings are not what they were: perhaps some are eligible who should be so no more."""
+        if partition.leading is not None and partition.leading.eligible_outlived(partition.min_insync):
+            self.look_at(partition)
+
     async def _run(self) -> None:
         next_check = time.monotonic() + self._lag_max_s / 2
         while True:
@@ -78,6 +83,9 @@ class IsrLoop:
             leading = partition.leading
             if leading is None:
                 continue
+            if leading.eligible_outlived(partition.min_insync):
+                asked.append((partition, leading, leading.ask_to_forget_eligible()))
+                continue
             for replica in leading.followers:
                 if leading.may_join(replica, partition.high_watermark):
                     asked.append((partition, leading, leading.ask_to_join(replica, partition.min_insync)))
@@ -95,6 +103,7 @@ class IsrLoop:
             laggards = leading.laggards(partition.log.log_end_offset, now, self._lag_max_s)
             if any(leading.may_join(replica, partition.high_watermark) for replica in leading.followers):
                 self.look_at(partition)  # whoever could not be let in when it fetched
+            self.partition_changed(partition)
             if laggards:
                 logger.info("followers are behind partition=%s brokers=%s", partition.where, sorted(laggards))
                 asked.append((partition, leading, leading.ask_to_leave(laggards, partition.min_insync)))
@@ -144,9 +153,8 @@ class IsrLoop:
         logger.info("isr changed partition=%s isr=%s version=%d", partition.where, list(isr.members), isr.version)
         partition.flushed()  # the high watermark may move, and those who wait for it
         if any(leading.may_join(replica, partition.high_watermark) for replica in leading.followers):
-            self.look_at(
-                partition
-            )  # one at a time: the next one, or one that was not let in, need not fetch again for it
+            # One at a time: the next one, or one that was not let in, need not fetch again for it.
+            self.look_at(partition)
 
     async def _settle(self) -> None:
         """Read the truth about changes whose fate is unknown."""

@@ -133,7 +133,9 @@ class Partitions:
 
     def _put_in_force(self, partition: Partition, rules: "TopicRules") -> None:
         partition.log.config = rules.log
-        partition.min_insync = rules.min_insync
+        if partition.min_insync != rules.min_insync:
+            partition.min_insync = rules.min_insync
+            partition.flushed()  # more or less is committed by the new rule, and those who wait must hear of it
 
     async def stop(self, parts: Sequence[StopReplicaPart]) -> None:
         """Serve these no more, and delete those that are to go."""

@@ -25,7 +25,7 @@ class Change(NamedTuple):
     members: tuple[int, ...]
     eligible: tuple[int, ...]
     joining: int | None
-    """The follower that joins; None if some leave."""
+    """The follower that joins; None if some leave, or if only those that were eligible are so no more."""
     joining_epoch: int = UNKNOWN
 
 
@@ -130,6 +130,19 @@ class LeaderState:
         self._must_fetch_first(laggards)
         return self.change
 
+    def eligible_outlived(self, min_insync: int) -> bool:
+        """Whether enough are in sync to commit, though replicas that lack what is committed from now on are eligible.
+
+        So it is where min.insync.replicas was lowered, or where the controller took it for more than this leader does.
+        """
+        return self.change is None and bool(self.isr.eligible) and len(self.isr.members) >= min_insync
+
+    def ask_to_forget_eligible(self) -> Change:
+        """Begin to let nobody outside of the ISR be eligible; nothing is committed until ZooKeeper has confirmed it [I13]."""
+        assert self.change is None, "one change at a time"
+        self.change = Change(self.isr.members, (), None)
+        return self.change
+
     def settled(self, isr: Isr) -> None:
         """ZooKeeper's truth is known: the change took effect, or somebody else's did."""
         change = self.change
@@ -154,9 +167,10 @@ class LeaderState:
     def committed_end(self, local_end: int, min_insync: int, high_watermark: int) -> int:
         """The high watermark: what every member of the effective ISR has [I3]. Never moves back.
 
-        While fewer than ``min_insync`` are in sync it does not move at all, so those that left have all that is committed.
+        While fewer than ``min_insync`` are in sync it does not move at all, so those that left have all that is committed;
+        nor while ZooKeeper may still call some of them eligible, whatever ``min_insync`` is by now [I13].
         """
-        if len(self.isr.members) < min_insync:
+        if len(self.isr.members) < min_insync or self.isr.eligible:
             return high_watermark
         end = local_end
         for replica in self.effective_isr:

@@ -22,7 +22,7 @@ class WaitingRooms:
         """Fetches of clients, until more records are committed."""
         self.on_grown: Callable[[Partition], None] = lambda partition: None
         self.on_committed: Callable[[], None] = lambda: None
-        self.on_changed: Callable[[Partition], None] = lambda partition: None
+        self.on_changed: list[Callable[[Partition], None]] = []
 
     def grown(self, partition: Partition) -> None:
         """Records were appended."""
@@ -42,4 +42,5 @@ class WaitingRooms:
         self.followers.stir(partition)
         self.consumer_fetches.touch(partition.where)
         self.on_grown(partition)
-        self.on_changed(partition)
+        for changed in self.on_changed:
+            changed(partition)

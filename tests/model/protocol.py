@@ -25,6 +25,7 @@ from tests.model.real_code import (
 )
 from tests.model.rules import RULES
 from tests.model.states import (
+    CONTROLLER,
     NOTHING,
     Bounds,
     Broker,
@@ -52,7 +53,6 @@ class Protocol:
         assert off <= RULES.keys(), off
         self.bounds = bounds
         self.off = off
-        self._min_insync_to_join = len(REPLICAS) + 1 if "keptEligible" in off else bounds.min_insync
 
     def first(self) -> State:
         """Broker 0 leads in epoch 1, all are in sync, nothing is written."""
@@ -78,6 +78,7 @@ class Protocol:
             yield from self._obey(s, order)
         yield from self._elections(s)
         yield from self._new_controller(s)
+        yield from self._lower_min_insync(s)
 
     # --- records -------------------------------------------------------------------------------------------------------
 
@@ -102,8 +103,10 @@ class Protocol:
                 counted = leading._replace(change=None)
             if "shrinkBeforeCas" in self.off and leading.change.joining is None:
                 counted = leading._replace(isr=leading.change.members, change=None)
+        if "outlivedEligible" in self.off:
+            counted = counted._replace(eligible=())
         state = leader_state(b, broker.epoch, counted)
-        end = state.committed_end(len(broker.log), self.bounds.min_insync, broker.high_watermark)
+        end = state.committed_end(len(broker.log), self._min_insync(s, b), broker.high_watermark)
         acked = s.acked
         for offset in range(end):
             record = broker.log[offset]
@@ -284,16 +287,20 @@ class Protocol:
         if s.changes >= self.bounds.changes or leading.version < s.zk.version:
             return  # the second: such a write is refused, and until then it only counts more replicas
         s = s._replace(changes=s.changes + 1)
+        min_insync = self._min_insync(s, b)
+        if leader_state(b, broker.epoch, leading).eligible_outlived(min_insync):
+            asked = with_change(b, broker.epoch, leading, min_insync=min_insync)
+            yield f"broker {b} asks that none be eligible", self._advanced(s, b, broker._replace(leading=asked))
         for f in REPLICAS:
             if f == b:
                 continue
             # "noEpochStart": as if this epoch had begun at the very first record.
             judged = leading._replace(start=0) if "noEpochStart" in self.off else leading
             if leader_state(b, broker.epoch, judged).may_join(f, broker.high_watermark):
-                asked = with_change(b, broker.epoch, leading, joining=f, min_insync=self._min_insync_to_join)
+                asked = with_change(b, broker.epoch, leading, joining=f, min_insync=min_insync)
                 yield f"broker {b} asks to let broker {f} join", self._advanced(s, b, broker._replace(leading=asked))
             elif f in leading.isr:
-                asked = with_change(b, broker.epoch, leading, leaving=f, min_insync=self.bounds.min_insync)
+                asked = with_change(b, broker.epoch, leading, leaving=f, min_insync=min_insync)
                 yield f"broker {b} asks to throw broker {f} out", self._advanced(s, b, broker._replace(leading=asked))
 
     def _settle(self, s: State, b: int, broker: Broker, leading: Leading, change: Pending) -> Iterator[Step]:
@@ -349,7 +356,21 @@ class Protocol:
         return frozenset(b for b in s.suspect if s.seen[b])
 
     def _decision(self, s: State, known: Zk, preferred: int | None = None) -> Decision | None:
-        return decision(known, s.seen, self._distrusted(s), preferred, self.bounds.min_insync)
+        return decision(known, s.seen, self._distrusted(s), preferred, self._min_insync(s, CONTROLLER))
+
+    def _min_insync(self, s: State, who: int) -> int:
+        return 1 if who in s.lowered else self.bounds.min_insync
+
+    def _lower_min_insync(self, s: State) -> Iterator[Step]:
+        """Somebody hears of the lower min.insync.replicas; a leader commits at once what it now may."""
+        if not self.bounds.lowered:
+            return
+        for who in (*REPLICAS, CONTROLLER):
+            if who not in s.lowered:
+                after = s._replace(lowered=s.lowered | {who})
+                if who != CONTROLLER:
+                    after = self._advanced(after, who, after.brokers[who])
+                yield f"min.insync.replicas is 1 now, {who} hears", after
 
     def _controller_sees(self, s: State, b: int) -> Iterator[Step]:
         registered = s.registered[b]

@@ -94,8 +94,9 @@ def with_change(
     state = _leader_state(broker, epoch, leading)
     if joining is not None:
         change = state.ask_to_join(joining, min_insync)
+    elif leaving is None:
+        change = state.ask_to_forget_eligible()
     else:
-        assert leaving is not None
         change = state.ask_to_leave(frozenset({leaving}), min_insync)
     members = tuple(sorted(change.members))
     return leading._replace(change=Pending(members, change.eligible, change.joining, change.joining_epoch, True))

@@ -13,6 +13,6 @@ RULES = {
     "noBeCheck": "only the life of a broker that fetched joins the ISR (KIP-903)",
     "noKip380": "an order meant for an earlier life of a broker is refused (KIP-380)",
     "formerLifeFetch": "a fetch of a follower's former life is not counted after one of its present life (KIP-903)",
-    "keptEligible": "who left the ISR is eligible no more once enough replicas are in sync to commit (I13)",
+    "outlivedEligible": "nothing is committed while ZooKeeper calls one eligible that may lack it, whatever min.insync (I13)",
     "suspectTail": "a broker that may have lost its tail is not elected while another in-sync replica is known (I14)",
 }

@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 NOTHING: frozenset[Any] = frozenset()
 
+CONTROLLER = 9
+
 
 class Bounds(NamedTuple):
     """How far to look: the most leader epochs, records, ISR changes that leaders ask for, fences and restarts, lost tails."""
@@ -17,6 +19,8 @@ class Bounds(NamedTuple):
     isr: tuple[int, ...] = (0, 1, 2)
     """Who is in sync in the beginning."""
     eligible: tuple[int, ...] = ()
+    lowered: bool = False
+    """Whether min.insync.replicas becomes 1 on the way: each broker, and the controller, hears of it when it hears of it."""
 
 
 class Zk(NamedTuple):
@@ -109,6 +113,8 @@ class State(NamedTuple):
     changes: int
     lives: int
     losses: int
+    lowered: frozenset[int] = NOTHING
+    """Who has heard that min.insync.replicas is lower now: brokers, and CONTROLLER."""
 
 
 class Violation(Exception):

@@ -19,6 +19,7 @@ ALL_OF_IT = {
     "two isr changes, a leader change": Bounds(2, 1, 2, 0, 0, isr=TWO),
     "a restart that loses the tail": Bounds(3, 1, 0, 1, 1),
     "eligible leaders, a join and a fence": Bounds(2, 1, 1, 1, 0, min_insync=2, isr=(0,), eligible=(1,)),
+    "min.insync.replicas is lowered": Bounds(2, 1, 1, 1, 0, min_insync=2, isr=(0,), eligible=(1,), lowered=True),
     "a join and a restart that loses the tail": Bounds(2, 1, 1, 1, 1, isr=TWO),
 }
 
@@ -41,8 +42,8 @@ WHERE_IT_SHOWS = {
     "noBounce": Bounds(2, 1, 0, 1, 1),
     "noBeCheck": Bounds(2, 1, 1, 1, 1, isr=TWO),
     "noKip380": Bounds(3, 1, 0, 1, 1),
-    "keptEligible": Bounds(2, 1, 1, 2, 0, min_insync=2, isr=(0,), eligible=(1,)),
     "formerLifeFetch": Bounds(2, 1, 1, 1, 1, isr=TWO),
+    "outlivedEligible": Bounds(2, 1, 0, 1, 0, min_insync=2, isr=(0,), eligible=(1,), lowered=True),
     "suspectTail": Bounds(2, 1, 0, 1, 1),
 }
 

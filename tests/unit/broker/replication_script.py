@@ -62,6 +62,15 @@ class ReplicationScript:
         laggards = self.state.laggards(self.end, self.now, LAG_S)
         return self._asked(self.state.ask_to_leave(laggards, self.min_insync))
 
+    def do_min(self, command: Command) -> list[str]:
+        """min <min.insync.replicas>: it is changed."""
+        self.min_insync = int(command.words[0])
+        outlived = self.state.eligible_outlived(self.min_insync)
+        return [*self._watermark(), *(["those that are eligible must be forgotten"] if outlived else [])]
+
+    def do_forget(self, command: Command) -> list[str]:
+        return self._asked(self.state.ask_to_forget_eligible())
+
     def do_settled(self, command: Command) -> list[str]:
         """settled [isr=] [elr=]: ZooKeeper's truth is known; without an ISR, the change took effect."""
         change = self.state.change
