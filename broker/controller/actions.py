@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from ottla.wire.control import ControlRequest
 from ottla.zk.metadata import PartitionStateChange
-from ottla.zk.znodes import TopicZnode
 
 
 @dataclass(frozen=True)
@@ -24,11 +23,9 @@ class Tell:
 
 @dataclass(frozen=True)
 class WriteTopic:
-    """Write a topic's assignment, if nobody else has written it since; report by ``topic_written``."""
+    """Write a topic's assignment as it is by then, if nobody else has written it since; report by ``topic_written``."""
 
     name: str
-    topic: TopicZnode
-    version: int
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Topic:
     """Of the topic's znode."""
     adding: dict[int, tuple[int, ...]] = field(default_factory=dict)
     removing: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    """Partitions that move: replicas that come, and replicas that go once those have caught up."""
+    """Partitions that move: replicas that come, and those that go once these have caught up, until they have deleted all."""
     to_delete_on: set[int] = field(default_factory=set)
     """The brokers that still hold records of a topic that is being deleted."""
     deleting: bool = False
@@ -60,6 +60,20 @@ class Topic:
         """The replicas that a partition will have in the end."""
         going = self.removing.get(partition, ())
         return tuple(broker for broker in self.replicas[partition] if broker not in going)
+
+    def only_deletes(self, partition: int) -> bool:
+        """Whether all that is left of a move is to delete what others held."""
+        going = self.removing.get(partition, ())
+        return bool(going) and not self.adding.get(partition) and not set(going) & set(self.replicas[partition])
+
+    def holders(self, partition: int) -> tuple[int, ...]:
+        """All brokers that may have records of it: its replicas, and those that have not deleted theirs yet."""
+        replicas = self.replicas[partition]
+        return (*replicas, *(broker for broker in self.removing.get(partition, ()) if broker not in replicas))
+
+    def held_by(self, broker: int) -> set[int]:
+        """The partitions of which a broker may have records."""
+        return {partition for partition in self.replicas if broker in self.holders(partition)}
 
     def counted(self, partition: int) -> tuple[int, ...]:
         """The replicas that may be in sync: once those that go are out of the ISR, they no more.

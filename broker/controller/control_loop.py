@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -31,8 +32,10 @@ from ottla.wire.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.wire.messages import BrokerEndpoint
+from ottla.wire.names import TopicPartition
 from ottla.zk import isr_notifications
 from ottla.zk.election import ControllerTerm
+from ottla.zk.errors import ZkError
 from ottla.zk.membership import fence, live_brokers
 from ottla.zk.metadata import load_topic, load_topics, write_partition_states
 from ottla.zk.session import ZkSession
@@ -52,6 +55,18 @@ class ControllerPolicy:
 
     min_insync: int = 1
     balance_s: float = 300.0
+
+
+class OutOfStep(OttlaError):
+    """What was decided did not reach ZooKeeper, or its outcome cannot be read: a new term begins by reading everything."""
+
+
+@contextmanager
+def _in_step() -> Iterator[None]:
+    try:
+        yield
+    except ZkError as error:
+        raise OutOfStep(str(error)) from error
 
 
 class ControlLoop:
@@ -101,7 +116,7 @@ class ControlLoop:
                     balance_at = time.monotonic() + self._policy.balance_s
                     event = self._balance
                 await event()
-        except StaleControllerEpoch as error:
+        except (StaleControllerEpoch, OutOfStep) as error:
             logger.info("controller term is over epoch=%d error=%s", self.term.epoch, error)
         finally:
             self._over = True
@@ -265,14 +280,15 @@ class ControlLoop:
         topic = self.state.topics.get(action.name)
         if topic is None:
             return []
-        # As it is now: what an earlier action of the same row led to may have written it since this one was decided.
-        version = await write_topic(self.session, self.term, action.name, topic.znode(), topic.version)
+        with _in_step():
+            version = await write_topic(self.session, self.term, action.name, topic.znode(), topic.version)
         return await self.act(self.state.topic_written(action.name, version))
 
     async def _read_again(self, action: ReadAgain) -> list[asyncio.Future[bool]]:
-        await self.session.sync("/")
         try:
-            loaded = await load_topic(self.session, action.name)
+            with _in_step():
+                await self.session.sync("/")
+                loaded = await load_topic(self.session, action.name)
         except UnknownTopicOrPartition:
             return []
         return await self.act(self.state.topic_read(loaded))
@@ -283,14 +299,13 @@ class ControlLoop:
             return []  # it failed a moment ago: the next event says so
         obeyed = link.tell(action.request)
         if isinstance(action.request, StopReplicaRequest):
-            names = {part.topic for part in action.request.parts if part.delete}
-            obeyed.add_done_callback(lambda done: self._stopped(names, action.broker) if done.result() else None)
+            deleted = [TopicPartition(part.topic, part.partition) for part in action.request.parts if part.delete]
+            obeyed.add_done_callback(lambda done: self._stopped(deleted, action.broker) if done.result() else None)
         return [obeyed]
 
-    def _stopped(self, names: set[str], broker: int) -> None:
+    def _stopped(self, deleted: list[TopicPartition], broker: int) -> None:
         async def event() -> None:
-            for name in names:
-                await self.act(self.state.replicas_deleted(name, broker))
+            await self.act(self.state.replicas_deleted(broker, deleted))
 
         self._put(event)
 
@@ -311,7 +326,7 @@ class ControlLoop:
         async def event() -> None:
             try:
                 _set(result, await work())
-            except StaleControllerEpoch as error:
+            except (StaleControllerEpoch, OutOfStep) as error:
                 _set(result, error=NotController(str(error)))
                 raise
             except OttlaError as error:

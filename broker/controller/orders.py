@@ -57,7 +57,7 @@ class Orders:
         actions: list[Action] = []
         for broker in brokers:
             if broker in topic.to_delete_on:
-                partitions = [TopicPartition(name, p) for p, replicas in topic.replicas.items() if broker in replicas]
+                partitions = [TopicPartition(name, partition) for partition in sorted(topic.held_by(broker))]
                 actions += self.stop(broker, partitions, delete=True)
         return actions
 

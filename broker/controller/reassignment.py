@@ -2,11 +2,11 @@
 
 It begins with old and new replicas together, under the same leader. It goes on by itself: the new ones catch up, and the
 leader lets them into the ISR. Once all of them are in, one of them leads and they alone are in sync; once that is written,
-the others are deleted.
+the others are deleted, each when it lives. It may be told to go elsewhere, or back, at any moment on the way.
 """
 
 from ottla.broker.controller.actions import Action, WriteStates, WriteTopic
-from ottla.broker.controller.cluster import Cluster
+from ottla.broker.controller.cluster import Cluster, Topic
 from ottla.broker.controller.election import Leadership, elect
 from ottla.broker.controller.leaders import Leaders
 from ottla.broker.controller.orders import Orders
@@ -20,23 +20,32 @@ class Reassignment:
         self._cluster = cluster
         self._leaders = leaders
         self._orders = orders
+        self._told_to_delete: set[tuple[TopicPartition, int, int]] = set()  # by which broker, in which life of it
 
     def begin(self, where: TopicPartition, target: tuple[int, ...]) -> list[Action]:
-        """A partition is to have other replicas. First it has the old and the new ones; see ``finish``."""
-        topic = self._cluster.topics[where.topic]
-        old = topic.target(where.partition)
-        topic.replicas[where.partition] = (*target, *(broker for broker in old if broker not in target))
-        topic.adding[where.partition] = tuple(broker for broker in target if broker not in old)
-        topic.removing[where.partition] = tuple(broker for broker in old if broker not in target)
-        state = topic.states[where.partition].state
+        """A partition is to have other replicas. First it has the old and the new ones; see ``finish``.
+
+        Invariant: whoever holds records, from before this move or from one that has not ended, stays a replica until the
+        end: it may lead or be in sync.
+        """
+        topic, partition = self._cluster.topics[where.topic], where.partition
+        if partition in topic.moving() and topic.target(partition) == target:
+            return []  # asked again: it is on its way
+        held, came = topic.replicas[partition], topic.adding.get(partition, ())
+        topic.removing[partition] = tuple(broker for broker in topic.holders(partition) if broker not in target)
+        topic.adding[partition] = tuple(broker for broker in target if broker not in held or broker in came)
+        topic.replicas[partition] = (*target, *(broker for broker in held if broker not in target))
+        self._told_to_delete = {told for told in self._told_to_delete if told[0] != where}
+        state = topic.states[partition].state
         # The same leader in a new epoch: so it learns of its new followers, and they of it.
         again = self._leaders.change(where, Leadership(state.leader, state.isr, state.elr))
-        return [WriteTopic(where.topic, topic.znode(), topic.version), WriteStates([again])]
+        return [WriteTopic(where.topic), WriteStates([again])]
 
     def finish(self, name: str) -> list[Action]:
         """Where all new replicas are in sync: they alone remain. ZooKeeper hears of it last, so a crash can be resumed.
 
-        Invariant: a replica is deleted only once it stands in ZooKeeper that it neither leads nor is in sync.
+        Invariant: a replica is deleted only once it stands in ZooKeeper that it neither leads nor is in sync; and it is
+        remembered there until it says that it is deleted.
         """
         topic = self._cluster.topics.get(name)
         if topic is None or topic.deleting:
@@ -44,26 +53,53 @@ class Reassignment:
         actions: list[Action] = []
         done = False
         for partition in topic.moving():
-            where, target = TopicPartition(name, partition), topic.target(partition)
-            state = topic.states[partition].state
-            if not set(target) <= set(state.isr):
-                continue
-            if state.leader not in target or not set(state.isr) <= set(target):
-                decided = elect(target, [i for i in state.isr if i in target], self._cluster.brokers)
-                if state.leader in target and state.leader in self._cluster.brokers:
-                    decided = decided._replace(leader=state.leader)
-                if decided.leader != NO_LEADER:
-                    # The rest follows when it is written.
-                    actions.append(WriteStates([self._leaders.change(where, decided)]))
-                continue
-            done = True
-            gone = topic.removing.pop(partition, ())
-            topic.adding.pop(partition, None)
-            topic.replicas[partition] = target
-            actions += self._orders.announce([where])
-            for broker in gone:
-                if broker in self._cluster.brokers:
-                    actions += self._orders.stop(broker, [where], delete=True)
+            where = TopicPartition(name, partition)
+            if not topic.only_deletes(partition):
+                decided, ready = self._next(topic, where)
+                actions += decided
+                if not ready:
+                    continue
+                done = True
+                topic.replicas[partition] = topic.target(partition)
+                topic.adding.pop(partition, None)
+                if not topic.removing.get(partition):
+                    topic.removing.pop(partition, None)
+                actions += self._orders.announce([where])
+            actions += self._delete(topic, where)
         if done:
-            actions.append(WriteTopic(name, topic.znode(), topic.version))
+            actions.append(WriteTopic(name))
+        return actions
+
+    def deleted(self, where: TopicPartition, broker: int) -> list[Action]:
+        """A broker that gave a partition away has deleted what it held of it."""
+        topic = self._cluster.topics.get(where.topic)
+        left = topic.removing.get(where.partition, ()) if topic is not None else ()
+        if topic is None or broker not in left or not topic.only_deletes(where.partition):
+            return []
+        topic.removing[where.partition] = tuple(other for other in left if other != broker)
+        if not topic.removing[where.partition]:
+            del topic.removing[where.partition]
+        return [WriteTopic(where.topic)]
+
+    def _next(self, topic: Topic, where: TopicPartition) -> tuple[list[Action], bool]:
+        """What leads on to the replicas of the target alone, and whether they are it already."""
+        target, state = topic.target(where.partition), topic.states[where.partition].state
+        if not set(target) <= set(state.isr):
+            return [], False
+        if state.leader in target and set(state.isr) <= set(target):
+            return [], True
+        decided = elect(target, [broker for broker in state.isr if broker in target], self._cluster.brokers)
+        if state.leader in target and state.leader in self._cluster.brokers:
+            decided = decided._replace(leader=state.leader)
+        if decided.leader == NO_LEADER:
+            return [], False
+        return [WriteStates([self._leaders.change(where, decided)])], False  # the rest follows when it is written
+
+    def _delete(self, topic: Topic, where: TopicPartition) -> list[Action]:
+        actions: list[Action] = []
+        for broker in topic.removing.get(where.partition, ()):
+            life = self._cluster.brokers.get(broker)
+            if life is not None and (where, broker, life.epoch) not in self._told_to_delete:
+                self._told_to_delete.add((where, broker, life.epoch))
+                actions += self._orders.stop(broker, [where], delete=True)
         return actions

@@ -12,9 +12,8 @@ from ottla.broker.controller.cluster import Broker, Cluster, Topic
 from ottla.broker.controller.leaders import Leaders
 from ottla.broker.controller.orders import Orders
 from ottla.broker.controller.reassignment import Reassignment
-from ottla.wire.errors import OttlaError
+from ottla.wire.errors import OttlaError, StaleBrokerEpoch
 from ottla.wire.names import TopicPartition
-from ottla.zk.errors import BadVersion, ConnectionLost
 from ottla.zk.metadata import LoadedTopic, PartitionStateChange, VersionedState
 
 __all__ = [
@@ -86,6 +85,8 @@ class ControllerState:
         for name, topic in self.topics.items():
             if topic.deleting:
                 actions += self._orders.delete_replicas(name, topic, sorted(joined))
+            elif joined and topic.removing:
+                actions += self._reassignment.finish(name)  # who was away when its replica had to go
         return actions
 
     def broker_leaves(self, broker: int) -> list[Action]:
@@ -135,7 +136,7 @@ class ControllerState:
                 topic.states[change.partition.partition] = VersionedState(change.state, result)
                 self._leaders.trust_again(change.partition, change.state, elected=True)
                 written.append(change.partition)
-            elif isinstance(result, BadVersion | ConnectionLost):
+            elif not isinstance(result, StaleBrokerEpoch):  # of that life's end an event of its own will tell
                 again[change.partition.topic] = None
         announced = self._orders.announce(written) if written else []
         # A broker that bounced and was the only one in sync: its failure is written now, and it may lead again.
@@ -231,17 +232,27 @@ class ControllerState:
                 actions.append(RemoveTopic(name))  # a mark without a topic, or one whose creation never ended
             elif not topic.deleting:
                 topic.deleting = True
-                topic.to_delete_on = {broker for replicas in topic.replicas.values() for broker in replicas}
+                topic.to_delete_on = {broker for partition in topic.replicas for broker in topic.holders(partition)}
                 actions += self._orders.delete_replicas(name, topic, self.brokers)
         return actions
 
-    def replicas_deleted(self, name: str, broker: int) -> list[Action]:
-        """A broker has deleted its replicas of a topic."""
-        topic = self.topics.get(name)
-        if topic is None or not topic.deleting:
-            return []
-        topic.to_delete_on.discard(broker)
-        return [] if topic.to_delete_on else [RemoveTopic(name)]
+    def replicas_deleted(self, broker: int, partitions: Iterable[TopicPartition]) -> list[Action]:
+        """A broker has deleted what it held of these."""
+        actions: list[Action] = []
+        deleted: dict[str, set[int]] = {}
+        for where in partitions:
+            deleted.setdefault(where.topic, set()).add(where.partition)
+        for name, numbers in deleted.items():
+            topic = self.topics.get(name)
+            if topic is None:
+                continue
+            if not topic.deleting:
+                for number in sorted(numbers):
+                    actions += self._reassignment.deleted(TopicPartition(name, number), broker)
+            elif numbers >= topic.held_by(broker):  # less than that was meant for a move that came before the deletion
+                topic.to_delete_on.discard(broker)
+                actions += [] if topic.to_delete_on else [RemoveTopic(name)]
+        return actions
 
     def topic_removed(self, name: str) -> list[Action]:
         """A topic is gone from ZooKeeper."""

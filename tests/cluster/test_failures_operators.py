@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from ottla.client import Admin, Consumer, Producer
 from ottla.local import LocalCluster
 from ottla.wire.names import NO_LEADER
 from tests.support.cluster import wait_until
+from tests.support.tapped_broker import tapped_brokers
 from tests.support.workload import HASTY, WAIT_S, leader_of
 from tests.support.znodes import partition_state
 
@@ -66,3 +68,47 @@ def test_what_is_acked_after_min_insync_was_lowered_survives_the_death_of_its_on
     cluster.start(FIRST)
     wait_until(lambda: leader_of(admin, topic) == FIRST, WAIT_S)
     assert read(cluster, topic, 2) == [b"by both", b"by the first alone"]
+
+
+def test_partition_that_is_moved_twice_at_once_ends_where_it_was_sent_last(
+    cluster: LocalCluster, admin: Admin, tmp_path: Path
+) -> None:
+    topic = make_topic(admin, [[0, 1]], min_insync=2)
+    values = [b"%d" % i for i in range(200)]
+    write(cluster, topic, values)
+    with tapped_brokers(cluster, [8], HASTY, tmp_path) as tapped:
+        tapped[8].shut()  # the first move cannot end
+        admin.reassign(topic, 0, [8, 2], timeout=WAIT_S)
+        admin.reassign(topic, 0, [8, 2], timeout=WAIT_S)  # as after a lost answer
+        admin.reassign(topic, 0, [2, 1], timeout=WAIT_S)
+        state = partition_state(cluster, topic).state
+        assert {state.leader, *state.isr} <= {*replicas_of(admin, topic)}, "nobody that counts is left out"
+        wait_until(lambda: sorted(replicas_of(admin, topic)) == [1, 2], WAIT_S)
+    write(cluster, topic, [b"on the way"])
+    wait_until(lambda: replicas_of(admin, topic) == [2, 1] and leader_of(admin, topic) in (2, 1), WAIT_S)
+    assert set(partition_state(cluster, topic).state.isr) == {1, 2}
+    wait_until(lambda: holders(cluster, topic) == {1, 2}, WAIT_S)
+    assert read(cluster, topic, 201) == [*values, b"on the way"]
+
+
+def test_replica_that_was_away_when_its_partition_moved_is_deleted_when_it_comes_back(
+    cluster: LocalCluster, admin: Admin
+) -> None:
+    topic = make_topic(admin, [[1, 2]], min_insync=1)
+    write(cluster, topic, [b"x"])
+    cluster.kill(2)
+    admin.reassign(topic, 0, [1, 3], timeout=WAIT_S)
+    wait_until(lambda: replicas_of(admin, topic) == [1, 3], WAIT_S)
+    assert 2 in holders(cluster, topic)
+    cluster.start(2)
+    wait_until(lambda: holders(cluster, topic) == {1, 3}, WAIT_S)
+    assert read(cluster, topic, 1) == [b"x"]
+
+
+def replicas_of(admin: Admin, topic: str) -> list[int]:
+    return admin.describe_topic(topic, timeout=WAIT_S).partitions[0].replicas
+
+
+def holders(cluster: LocalCluster, topic: str) -> set[int]:
+    """The brokers whose disk has something of a topic."""
+    return {broker for broker in cluster.brokers if (cluster.data_path(broker) / f"{topic}-0").exists()}

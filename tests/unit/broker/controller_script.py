@@ -11,13 +11,12 @@ from ottla.broker.controller.state import (
     RemoveTopic,
     Tell,
     WriteStates,
-    WriteTopic,
 )
 from ottla.wire.control import LeaderAndIsrRequest, PartitionState, StopReplicaRequest, UpdateMetadataRequest
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
-from ottla.zk.errors import BadVersion, ConnectionLost
+from ottla.zk.errors import BadVersion, ConnectionLost, ZkUnavailable
 from ottla.zk.metadata import LoadedTopic, PartitionStateChange, VersionedState
 from ottla.zk.znodes import PartitionStateZnode, TopicZnode
 from tests.support.transcripts import Command, listed, numbers
@@ -26,6 +25,7 @@ TAKEN_BUT_LOST = "TakenButLost"
 """The write took effect, and the connection broke before the answer came."""
 
 ERRORS: dict[str, type[OttlaError]] = {
+    "ZkUnavailable": ZkUnavailable,
     "BadVersion": BadVersion,
     "ConnectionLost": ConnectionLost,
     "StaleBrokerEpoch": StaleBrokerEpoch,
@@ -131,8 +131,11 @@ class ControllerScript:
         return self._show(self.controller.deletions_seen(command.words))
 
     def do_deleted(self, command: Command) -> list[str]:
-        """deleted <topic> <broker>: the broker has deleted its replicas."""
-        return self._show(self.controller.replicas_deleted(command.words[0], int(command.words[1])))
+        """deleted <topic>[-<partition>] <broker>: the broker has deleted its replicas, or that one."""
+        name, broker = command.words[0], int(command.words[1])
+        topic = self.controller.topics.get(name)
+        deleted = [TopicPartition(name, number) for number in topic.held_by(broker)] if topic else [_partition(name)]
+        return self._show(self.controller.replicas_deleted(broker, deleted))
 
     def do_removed(self, command: Command) -> list[str]:
         return self._show(self.controller.topic_removed(command.words[0]))
@@ -177,7 +180,9 @@ class ControllerScript:
             elif isinstance(action, ReadAgain):
                 lines.append(f"read {action.name} again")
             else:
-                lines.append(f"write {action.name}: {_assignment(action)}, if version {action.version}")
+                topic = self.controller.topics[action.name]
+                lines.append(f"write {action.name}: {_assignment(topic.znode())}, if version {topic.version}")
+                lines += self._show(self.controller.topic_written(action.name, topic.version + 1))
         return lines
 
 
@@ -194,8 +199,7 @@ def _brokers(words: list[str]) -> dict[int, Broker]:
     return found
 
 
-def _assignment(action: WriteTopic) -> str:
-    topic = action.topic
+def _assignment(topic: TopicZnode) -> str:
     told = []
     for partition, replicas in topic.partitions.items():
         comes, goes = topic.adding_replicas.get(partition, ()), topic.removing_replicas.get(partition, ())
