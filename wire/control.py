@@ -55,11 +55,22 @@ class ControlRequest(Request):
     broker_epoch: int
 
 
+class PartitionName(Message):
+    topic: str
+    partition: int
+
+
+class LeaderAndIsrResponse(Message):
+    """``failed`` names the partitions that the broker can neither lead nor follow: its disk does not let it."""
+
+    failed: list[PartitionName]
+
+
 class LeaderAndIsrRequest(ControlRequest):
     """Lead or follow these partitions."""
 
     api = Api.LEADER_AND_ISR
-    response = Done
+    response = LeaderAndIsrResponse
     partitions: list[PartitionState]
     topics: list[TopicConfig]
 
@@ -74,11 +85,6 @@ class UpdateMetadataRequest(ControlRequest):
     topics: list[TopicConfig]
     partitions: list[PartitionState]
     deleted: list[str]
-
-
-class PartitionName(Message):
-    topic: str
-    partition: int
 
 
 class ControlledShutdownResponse(Message):

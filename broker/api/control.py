@@ -14,6 +14,8 @@ from ottla.wire.control import (
     BrokerHandshakeRequest,
     ControlRequest,
     LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionName,
     StopReplicaRequest,
     UpdateMetadataRequest,
     WitnessRequest,
@@ -63,7 +65,11 @@ class ControlHandlers:
         request = incoming.message
         assert isinstance(request, LeaderAndIsrRequest)
         self._check(request, connection)
-        return later(_done_after(self._partitions.apply(request.partitions, request.topics)))
+        return later(self._lead_or_follow(request))
+
+    async def _lead_or_follow(self, request: LeaderAndIsrRequest) -> Reply:
+        failed = await self._partitions.apply(request.partitions, request.topics)
+        return Reply(LeaderAndIsrResponse([PartitionName(*where) for where in failed]))
 
     def stop_replica(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
         request = incoming.message

@@ -37,7 +37,7 @@ from ottla.zk import isr_notifications
 from ottla.zk.election import ControllerTerm
 from ottla.zk.errors import ZkError
 from ottla.zk.membership import fence, live_brokers
-from ottla.zk.metadata import load_topic, load_topics, write_partition_states
+from ottla.zk.metadata import load_topic, load_topics, read_partition_states, write_partition_states
 from ottla.zk.session import ZkSession
 from ottla.zk.topics import delete_topic, write_topic
 from ottla.zk.watches import ChildrenWatch
@@ -179,6 +179,23 @@ class ControlLoop:
 
         self._put(event)
 
+    def _failed(self, broker_id: int, epoch: int, partitions: list[TopicPartition]) -> None:
+        """A broker was told to lead or follow and cannot, for its disk failed."""
+
+        async def event() -> None:
+            known = self.state.brokers.get(broker_id)
+            if known is not None and known.epoch == epoch:
+                logger.warning("replicas failed broker=%d partitions=%s", broker_id, partitions)
+                await self.replicas_failed(broker_id, partitions)
+
+        self._put(event)
+
+    async def replicas_failed(self, broker_id: int, partitions: list[TopicPartition]) -> list[asyncio.Future[bool]]:
+        """Let others lead what a broker cannot. In turn only."""
+        found = await read_partition_states(self.session, partitions)  # the ISR as its leader last wrote it
+        told = await self.act(self.state.states_read(found))
+        return told + await self.act(self.state.replicas_failed(broker_id, partitions))
+
     async def _fence(self, broker_id: int, epoch: int) -> None:
         logger.info("a broker is dead broker=%d epoch=%d", broker_id, epoch)
         try:
@@ -248,7 +265,7 @@ class ControlLoop:
         for i, broker in brokers.items():
             if i not in self._links:
                 self._links[i] = Link(
-                    self._identity, broker.endpoint, broker.epoch, self._suspected, self._guard.reached
+                    self._identity, broker.endpoint, broker.epoch, self._suspected, self._guard.reached, self._failed
                 )
 
     # --- actions -------------------------------------------------------------------------------------------------------

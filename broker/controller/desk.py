@@ -39,6 +39,7 @@ class Loop(Protocol):
     state: ControllerState
 
     async def act(self, actions: list[Action]) -> Told: ...
+    async def replicas_failed(self, broker_id: int, partitions: list[TopicPartition]) -> Told: ...
     async def in_turn(self, work: Callable[[], Awaitable[R]], timeout_s: float, otherwise: str) -> R: ...
     def when_removed(self, topic: str) -> asyncio.Future[None]: ...
 
@@ -70,9 +71,7 @@ class Desk:
 
         async def elect() -> Told:
             self._check_epoch(broker_id, broker_epoch)
-            found = await read_partition_states(self._loop.session, partitions)  # the ISR as its leader last wrote it
-            told = await self._loop.act(self._state.states_read(found))
-            return told + await self._loop.act(self._state.replicas_failed(broker_id, partitions))
+            return await self._loop.replicas_failed(broker_id, partitions)
 
         await self._do(elect, timeout_s, f"broker {broker_id} was not replaced")
 

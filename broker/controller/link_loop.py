@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ottla.broker.peers import Identity, Probe, connect_as_broker, probe
 from ottla.net.channel import Channel
 from ottla.net.retry import backoff
-from ottla.wire.control import ControlRequest, WitnessRequest, WitnessResponse
+from ottla.wire.control import ControlRequest, LeaderAndIsrResponse, WitnessRequest, WitnessResponse
 from ottla.wire.errors import (
     ClientTimeout,
     ClusterAuthorizationFailed,
@@ -18,6 +18,7 @@ from ottla.wire.errors import (
     UnsupportedVersion,
 )
 from ottla.wire.messages import BrokerEndpoint
+from ottla.wire.names import TopicPartition
 from ottla.wire.requests import ApiVersionsRequest
 
 logger = logging.getLogger(__name__)
@@ -45,12 +46,15 @@ class Link:
         epoch: int,
         on_evidence: Evidence,
         on_reached: Callable[[int], None],
+        on_failed: Callable[[int, int, list[TopicPartition]], None],
     ) -> None:
+        """``on_failed`` is called with a broker, its life, and partitions that it can neither lead nor follow."""
         self._identity = identity
         self._to = to
         self._epoch = epoch
         self._on_evidence = on_evidence
         self._on_reached = on_reached
+        self._on_failed = on_failed
         self._orders: asyncio.Queue[tuple[ControlRequest, asyncio.Future[bool]]] = asyncio.Queue()
         self._channel: Channel | None = None
         loop = asyncio.get_running_loop()
@@ -102,7 +106,10 @@ class Link:
                 await asyncio.sleep(wait_s)
                 continue
             try:
-                await channel.request(order, ORDER_TIMEOUT_S)
+                answer = (await channel.request(order, ORDER_TIMEOUT_S)).message
+                if isinstance(answer, LeaderAndIsrResponse) and answer.failed:
+                    failed = [TopicPartition(name.topic, name.partition) for name in answer.failed]
+                    self._on_failed(self._to.id, self._epoch, failed)
                 return True
             except OttlaError as error:
                 if isinstance(error, FINAL):

@@ -95,7 +95,8 @@ class Partition:
         if state.leader != self._broker_id:
             self.leading = None
         elif self.leading is None or new_epoch:
-            self.log.assign_epoch(self.leader_epoch)  # before any append: followers cut by it (KAFKA-7415)
+            self.leading = None
+            self._begin_epoch()
             start = self.log.log_end_offset
             self.leading = LeaderState(self._broker_id, self.leader_epoch, start, state.replicas, isr, now)
         elif state.version > self.leading.isr.version:
@@ -103,6 +104,13 @@ class Partition:
         self.advance()
         self._watcher.changed(self)
         return True
+
+    def _begin_epoch(self) -> None:
+        try:
+            self.log.assign_epoch(self.leader_epoch)  # before any append: followers cut by it (KAFKA-7415)
+        except OttlaError:
+            self._watcher.changed(self)  # who waits for the epoch before must not wait for one that never begins
+            raise
 
     def step_down(self) -> None:
         """Lead no more; whoever waits here is told."""
