@@ -10,21 +10,24 @@ from dataclasses import replace
 from ottla.broker.controller.control_loop import ControllerPolicy
 from ottla.broker.controller.desk import Desk
 from ottla.broker.controller.election_loop import ElectionLoop
+from ottla.broker.data_trust import DataTrust
 from ottla.broker.peers import Identity
 from ottla.broker.storage.shutdown_marker import current_boot_id
 from ottla.net.retry import backoff
 from ottla.wire.errors import OttlaError
 from ottla.wire.messages import BrokerEndpoint, ListenerAddress
-from ottla.zk.membership import register
+from ottla.zk.broker_znodes import BrokerZnode, DataState
+from ottla.zk.membership import read_data, register
 from ottla.zk.operations import Stat
 from ottla.zk.session import ZkSession
 from ottla.zk.session_state import SessionState
 from ottla.zk.watches import NodeWatch
-from ottla.zk.znodes import BrokerZnode
 
 logger = logging.getLogger(__name__)
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.2, 10.0
+STEADY_S = 60.0
+"""A life that lasted so long did not flap: after it, registering anew is as quick as after the first."""
 
 
 class MembershipLoop:
@@ -38,6 +41,7 @@ class MembershipLoop:
         endpoint: Callable[[int], BrokerEndpoint | None],
         policy: ControllerPolicy,
         on_term: Callable[[bool], None],
+        trust: DataTrust,
     ) -> None:
         """``identity`` has no broker epoch yet: registering gives it one."""
         self._session = session
@@ -45,15 +49,15 @@ class MembershipLoop:
         self._endpoint = endpoint
         self._policy = policy
         self._on_term = on_term
+        self._trust = trust
         self._outdated = asyncio.Event()
         self._election: ElectionLoop | None = None
         self._own_znode = NodeWatch(session, BrokerZnode.path(broker.broker_id), self._own_znode_seen)
         self._task: asyncio.Task[None] | None = None
-        self._unclean = (
-            False  # kept for the whole process: the controller may not have acted on it before a lost session
-        )
         self.identity = identity
         self.registered = False
+        self.data = DataState.WHOLE
+        """What was said at the last registration of the data folders."""
         self.on_fenced: Callable[[], None] = lambda: None
         """Called when this life of the broker is over, before the next one begins."""
 
@@ -78,9 +82,8 @@ class MembershipLoop:
         if self._election is not None:
             self._election.peer_lost(broker_id)
 
-    async def start(self, *, unclean: bool) -> None:
+    async def start(self) -> None:
         """Register for the first time: an error here, such as a broker id that is taken, ends the broker."""
-        self._unclean = unclean
         self._session.subscribe(self._session_changed)
         await self._join()
         await self._own_znode.start()
@@ -115,24 +118,33 @@ class MembershipLoop:
 
     async def _run(self) -> None:
         waits = backoff(FIRST_RETRY_S, LAST_RETRY_S)
+        joined_at = time.monotonic()
         while True:
             await self._outdated.wait()
             self._outdated.clear()
             await self._leave()
+            if time.monotonic() - joined_at > STEADY_S:
+                waits = backoff(FIRST_RETRY_S, LAST_RETRY_S)
             await asyncio.sleep(next(waits))  # a broker that flaps must not move leaders around all the time
             while not self._outdated.is_set():
                 try:
                     await self._session.wait_connected()
                     await self._join()
+                    joined_at = time.monotonic()
                     break
                 except OttlaError as error:
                     logger.warning("broker registration failed error=%s", error)
                     await asyncio.sleep(next(waits))
 
     async def _join(self) -> None:
-        broker = replace(self._broker, timestamp_ms=int(time.time() * 1000))
+        """Register, and say what the data folders hold by what ZooKeeper knows of them [I14]."""
+        self.data = self._trust.judge(await read_data(self._session, self._broker.broker_id))
+        # Folders that are not what they should be bear no new stamp: the right ones may be put back yet.
+        lost = self.data is DataState.LOST
+        stamped = None if lost else await asyncio.to_thread(self._trust.stamp, uuid.uuid4().hex)
+        broker = replace(self._broker, timestamp_ms=int(time.time() * 1000), data=self.data)
         registration = await register(
-            self._session, broker, incarnation=uuid.uuid4().hex, boot_id=current_boot_id(), unclean=self._unclean
+            self._session, broker, incarnation=uuid.uuid4().hex, boot_id=current_boot_id(), data=stamped
         )
         self.identity = replace(self.identity, broker_epoch=registration.broker_epoch)
         self.registered = True

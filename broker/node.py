@@ -23,6 +23,8 @@ from ottla.broker.api.topics import TopicHandlers
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.control_loop import ControllerPolicy
+from ottla.broker.data_loop import DataLoop
+from ottla.broker.data_trust import DataTrust
 from ottla.broker.listeners import parse_address
 from ottla.broker.membership_loop import MembershipLoop
 from ottla.broker.metrics import Metrics
@@ -48,8 +50,6 @@ from ottla.zk.session import ZkSession
 from ottla.zk.znodes import BrokerZnode
 
 logger = logging.getLogger(__name__)
-
-READY_CHECK_S = 0.2
 
 GC_THRESHOLDS = (10_000, 10, 10)
 """Requests leave hardly any cycles behind: the default of 700 objects would look for some every few requests."""
@@ -107,6 +107,7 @@ class Node:
             view.endpoint,
             ControllerPolicy(config.min_insync_replicas, config.leader_imbalance_check_interval_seconds),
             self._metrics.is_controller.set,
+            trust := DataTrust(log_dirs),
         )
         flusher = Flusher()
         self._parts.push_async_callback(flusher.close)
@@ -140,21 +141,18 @@ class Node:
         admin_address = parse_address("admin.listener", config.admin_listener)
         self.admin_port = await _listen("admin.listener", admin.start, admin_address)
         self._parts.push_async_callback(admin.stop)
-        await membership.start(unclean=any(log_dir.tail_suspect for log_dir in log_dirs))
+        await membership.start()
         self._parts.push_async_callback(membership.stop)
+        data = DataLoop(
+            session,
+            membership,
+            trust,
+            ready=lambda: _why_not_ready(membership, view, partitions) is None,
+            leaderless=lambda: view.waits_for(config.broker_id),
+        )
+        data.start()
+        self._parts.push_async_callback(data.stop)
         self._parts.push_async_callback(leave_in_order, membership, view)
-        self._report_tails(log_dirs, lambda: _why_not_ready(membership, view, partitions) is None)
-
-    def _report_tails(self, log_dirs: list[LogDir], ready: Callable[[], bool]) -> None:
-        """Forget that records may be missing here once the controller has acted on it: until then a restart must tell again.
-
-        The controller speaks of a partition that is affected only after it has written that this replica does not count.
-        """
-        if any(log_dir.tail_suspect for log_dir in log_dirs) and not ready():
-            asyncio.get_running_loop().call_later(READY_CHECK_S, self._report_tails, log_dirs, ready)
-            return
-        for log_dir in log_dirs:
-            log_dir.tail_reported()
 
     # --- parts ---------------------------------------------------------------------------------------------------------
 

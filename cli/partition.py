@@ -34,14 +34,24 @@ def elect(
     partitions: Annotated[
         list[str] | None, typer.Argument(metavar="[TOPIC:PARTITION]...", help="Which; all if none are named.")
     ] = None,
+    unclean: Annotated[
+        bool,
+        typer.Option(
+            "--unclean",
+            help="Where a partition has no leader: take a replica that lives as it is, and lose what only others have.",
+        ),
+    ] = False,
+    everywhere: Annotated[bool, typer.Option("--all", help="With --unclean: all partitions without a leader.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Give leadership back to preferred leaders that are in sync."""
     named = [_parse(text) for text in partitions] if partitions else None
+    if unclean and (named is None) != everywhere:
+        raise ConfigError("--unclean loses records", hint="name the partitions, or say --all")
     with open_admin(bootstrap, timeout) as admin:
-        admin.elect_leaders(named, timeout=timeout)
-    write_line("preferred leaders lead where they are in sync")
+        admin.elect_leaders(named, unclean=unclean, timeout=timeout)
+    write_line("whoever lives leads where nobody did" if unclean else "preferred leaders lead where they are in sync")
 
 
 def _parse(text: str) -> tuple[str, int]:

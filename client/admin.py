@@ -114,11 +114,20 @@ class AsyncAdmin:
         await self._ask_controller(request, timeout, f"{name}-{partition} was not moved")
 
     async def elect_leaders(
-        self, partitions: Iterable[tuple[str, int]] | None = None, *, timeout: float = DEFAULT_TIMEOUT_S
+        self,
+        partitions: Iterable[tuple[str, int]] | None = None,
+        *,
+        unclean: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_S,
     ) -> None:
-        """Give leadership back to the preferred leaders that are in sync: of these partitions, or of all."""
+        """Give leadership back to the preferred leaders that are in sync: of these partitions, or of all.
+
+        ``unclean=True`` means something else: where a partition has no leader, take a replica that lives as it is. What
+        only the others had is lost.
+        """
         named = [PartitionName(*where) for where in partitions] if partitions is not None else None
-        await self._ask_controller(ElectLeadersRequest(named, int(timeout * 1000)), timeout, "no leaders were elected")
+        request = ElectLeadersRequest(named, int(timeout * 1000), unclean)
+        await self._ask_controller(request, timeout, "no leaders were elected")
 
     async def list_topics(self, *, timeout: float = DEFAULT_TIMEOUT_S) -> list[str]:
         """The names of all topics, sorted."""

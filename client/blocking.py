@@ -334,10 +334,14 @@ class Admin:
         self._thread.run(self._twin.reassign(name, partition, replicas, timeout=timeout))
 
     def elect_leaders(
-        self, partitions: Iterable[tuple[str, int]] | None = None, *, timeout: float = DEFAULT_TIMEOUT_S
+        self,
+        partitions: Iterable[tuple[str, int]] | None = None,
+        *,
+        unclean: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_S,
     ) -> None:
-        """Give leadership back to the preferred leaders that are in sync: of these partitions, or of all."""
-        self._thread.run(self._twin.elect_leaders(partitions, timeout=timeout))
+        """Give leadership back to preferred leaders; ``unclean``: see ``AsyncAdmin.elect_leaders``, it loses records."""
+        self._thread.run(self._twin.elect_leaders(partitions, unclean=unclean, timeout=timeout))
 
     def list_topics(self, *, timeout: float = DEFAULT_TIMEOUT_S) -> list[str]:
         """The names of all topics, sorted."""

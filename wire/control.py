@@ -103,12 +103,16 @@ class ControlledShutdownRequest(Request):
 
 
 class ElectLeadersRequest(Request):
-    """Give leadership back to preferred leaders; of all partitions if none are named."""
+    """Give leadership back to preferred leaders; of all partitions if none are named.
+
+    ``unclean``: instead, where nobody leads, let whoever lives lead, and lose what only others have (Kafka's UNCLEAN).
+    """
 
     api = Api.ELECT_LEADERS
     response = Done
     partitions: list[PartitionName] | None
     timeout_ms: int
+    unclean: bool = False
 
 
 class StopReplicaPart(Message):

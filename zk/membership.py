@@ -1,4 +1,4 @@
-"""Brokers come and go: registration, fencing and what the whole cluster shares from its first start.
+"""Brokers come and go: registration, fencing, what their disks must hold, and what the whole cluster shares from its start.
 
 Two znodes make a broker a member, written in one multi: /brokers/epochs/<id> stays, and its version is the broker epoch;
 /brokers/ids/<id> lives as long as the session. Every registration and every fence bumps the epoch, so a check of it in a
@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
 from ottla.zk.election import ControllerTerm, fenced_multi
 from ottla.zk.errors import BadVersion, ConnectionLost, MultiFailed, NodeExists, NoNode, SessionExpired
-from ottla.zk.operations import Create, Delete, Operation, SetData, Stat
+from ottla.zk.operations import Check, Create, Delete, Operation, SetData, Stat
 from ottla.zk.session import ZkSession
 from ottla.zk.znodes import (
     PERSISTENT_PATHS,
+    BrokerDataZnode,
     BrokerEpochZnode,
     BrokerState,
     BrokerZnode,
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 # Beyond one session timeout the znode of a dead broker must be gone; ZooKeeper rounds up to its next tick.
 _WAIT_MARGIN_S = 1.0
+
+ANY_VERSION = -1
 
 
 class DuplicateBrokerId(OttlaError):
@@ -53,8 +56,6 @@ class LiveBroker:
 
     broker: BrokerZnode
     czxid: int
-    suspect: bool
-    """It came back from an unclean end and may have lost records that it had acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,9 @@ async def ensure_persistent_paths(session: ZkSession) -> None:
 
 
 async def register(
-    session: ZkSession, broker: BrokerZnode, *, incarnation: str, boot_id: str, unclean: bool
+    session: ZkSession, broker: BrokerZnode, *, incarnation: str, boot_id: str, data: BrokerDataZnode | None = None
 ) -> Registration:
-    """Make this broker a member, with a new broker epoch.
+    """Make this broker a member, with a new broker epoch; ``data`` is what its folders must hold from now on, if given.
 
     ``broker.uuid`` names the data folder: a registration that an earlier life of the same folder left behind is replaced at
     once. One of anybody else is waited for, up to a session timeout, then DuplicateBrokerId. ``incarnation`` must be new
@@ -86,7 +87,9 @@ async def register(
     """
     session_id = session.session_id
     await ensure_persistent_paths(session)
-    epoch = BrokerEpochZnode(incarnation, boot_id, unclean, BrokerState.LIVE)
+    if data is not None:
+        await session.create_if_missing(BrokerDataZnode.path(broker.broker_id))
+    epoch = BrokerEpochZnode(incarnation, boot_id, BrokerState.LIVE)
     deadline: float | None = None
     while True:
         seen = await _read(session, broker.broker_id)
@@ -100,7 +103,7 @@ async def register(
                 await _wait_until_gone(session, seen.other, deadline)
                 continue
         try:
-            return await _write(session, broker, epoch, seen)
+            return await _write(session, broker, epoch, data, seen)
         except MultiFailed as failed:
             if not isinstance(failed.cause, BadVersion | NodeExists | NoNode):
                 raise
@@ -127,13 +130,17 @@ def _may_replace(session: ZkSession, seen: _Seen, broker: BrokerZnode) -> bool:
     return session.is_own(seen.other_stat.ephemeral_owner) or (broker.uuid != "" and seen.other.uuid == broker.uuid)
 
 
-async def _write(session: ZkSession, broker: BrokerZnode, epoch: BrokerEpochZnode, seen: _Seen) -> Registration:
+async def _write(
+    session: ZkSession, broker: BrokerZnode, epoch: BrokerEpochZnode, data: BrokerDataZnode | None, seen: _Seen
+) -> Registration:
     broker_epoch = seen.epoch_version + 1
     path = BrokerZnode.path(broker.broker_id)
     operations: list[Operation] = [SetData(BrokerEpochZnode.path(broker.broker_id), epoch.encode(), seen.epoch_version)]
     if seen.other_stat is not None:
         operations.append(Delete(path, seen.other_stat.version))
     operations.append(Create(path, replace(broker, broker_epoch=broker_epoch).encode(), ephemeral=True))
+    if data is not None:
+        operations.append(SetData(BrokerDataZnode.path(broker.broker_id), data.encode(), ANY_VERSION))
     results = await session.multi(operations)
     stat = results[0]
     assert isinstance(stat, Stat)
@@ -150,7 +157,7 @@ async def _read(session: ZkSession, broker_id: int) -> _Seen:
             session.get(BrokerEpochZnode.path(broker_id)), _read_broker(session, broker_id)
         )
     except NoNode:
-        unborn = BrokerEpochZnode(incarnation="", boot_id="", unclean=False, state=BrokerState.FENCED)
+        unborn = BrokerEpochZnode(incarnation="", boot_id="", state=BrokerState.FENCED)
         try:
             await session.create(BrokerEpochZnode.path(broker_id), unborn.encode())
         except NodeExists:
@@ -218,21 +225,39 @@ async def live_brokers(session: ZkSession) -> dict[int, LiveBroker]:
 
 async def _read_live(session: ZkSession, broker_id: int) -> LiveBroker | None:
     try:
-        (broker, stat), unclean = await asyncio.gather(
-            _read_broker(session, broker_id), _is_unclean(session, broker_id)
-        )
+        broker, stat = await _read_broker(session, broker_id)
     except MalformedZnode as error:
         logger.warning("broker ignored broker=%d error=%s", broker_id, error)
         return None
-    return LiveBroker(broker, stat.czxid, unclean) if broker is not None and stat is not None else None
+    return LiveBroker(broker, stat.czxid) if broker is not None and stat is not None else None
 
 
-async def _is_unclean(session: ZkSession, broker_id: int) -> bool:
+async def read_data(session: ZkSession, broker_id: int) -> BrokerDataZnode | None:
+    """What this broker's data folders must hold; None if it never said."""
+    await session.sync("/")
     try:
-        data, _ = await session.get(BrokerEpochZnode.path(broker_id))
+        data, _ = await session.get(BrokerDataZnode.path(broker_id))
     except NoNode:
-        return False
-    return BrokerEpochZnode.decode(broker_id, data).unclean
+        return None
+    return BrokerDataZnode.decode(broker_id, data)
+
+
+async def write_data(session: ZkSession, broker_id: int, broker_epoch: int, data: BrokerDataZnode) -> None:
+    """Note what the folders hold by now, if this life of the broker is still the present one."""
+    await session.create_if_missing(BrokerDataZnode.path(broker_id))
+    await session.multi(
+        [
+            Check(BrokerEpochZnode.path(broker_id), broker_epoch),
+            SetData(BrokerDataZnode.path(broker_id), data.encode(), ANY_VERSION),
+        ]
+    )
+
+
+async def mark_reported(session: ZkSession, broker_id: int, broker_epoch: int) -> None:
+    """A controller has drawn the consequences of what this life of a broker said of its data: later ones need not."""
+    broker, stat = await _read_broker(session, broker_id)
+    if broker is not None and stat is not None and broker.broker_epoch == broker_epoch:
+        await session.set(BrokerZnode.path(broker_id), replace(broker, reported=True).encode(), stat.version)
 
 
 async def cluster_id(session: ZkSession) -> str:

@@ -57,8 +57,8 @@ class Fields:
     def text(self, key: str, default: str | None = None) -> str:
         return self._typed(key, self._fields.get(key), str, default)
 
-    def flag(self, key: str) -> bool:
-        return self._typed(key, self._fields.get(key), bool)
+    def flag(self, key: str, default: bool | None = None) -> bool:
+        return self._typed(key, self._fields.get(key), bool, default)
 
     def number_or_text(self, key: str, default: int | None = None) -> int:
         """A number that Kafka writes as text in some znodes."""

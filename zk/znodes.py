@@ -1,28 +1,31 @@
-"""One class per znode: its path, how it is written and how it is read. Kafka's layout and JSON, plus our own two.
+"""One class per znode: its path, how it is written and how it is read. Kafka's layout and JSON, plus our own three.
 
 Ours are /brokers/epochs/<id>, whose *znode version* is the broker epoch (Kafka's czxid cannot be used in a conditional
-write), and /ottla/secret. Readers ignore keys they do not know and accept the older payloads that Kafka wrote.
+write), /brokers/data/<id> and /ottla/secret; those of brokers are in broker_znodes.py. Readers ignore keys they do not know
+and accept the older payloads that Kafka wrote.
 """
 
 import base64
 import binascii
-import enum
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ottla.wire.messages import ListenerAddress
 from ottla.wire.names import NO_LEADER, check_topic_name
+from ottla.zk.broker_znodes import BrokerDataZnode as BrokerDataZnode
+from ottla.zk.broker_znodes import BrokerEpochZnode as BrokerEpochZnode
+from ottla.zk.broker_znodes import BrokerState as BrokerState
+from ottla.zk.broker_znodes import BrokerZnode as BrokerZnode
+from ottla.zk.broker_znodes import DataState as DataState
 from ottla.zk.znode_json import Fields, decimal, encode_json
 from ottla.zk.znode_json import MalformedZnode as MalformedZnode
-
-_PLAINTEXT = "PLAINTEXT"
 
 PERSISTENT_PATHS = (
     "/consumers",
     "/brokers/ids",
     "/brokers/topics",
     "/brokers/epochs",
+    "/brokers/data",
     "/brokers/seqid",
     "/config/changes",
     "/config/topics",
@@ -51,124 +54,6 @@ def uuid_from_text(text: str) -> uuid.UUID:
         return uuid.UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
     except binascii.Error as error:
         raise ValueError(f"{text[:40]!r} is not a uuid in base64: {error}") from None
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerZnode:
-    """/brokers/ids/<id>, ephemeral: a live broker and where to reach it.
-
-    ``host`` and ``port`` are for other brokers. ``listeners`` has all addresses; empty means PLAINTEXT at host and port.
-    ``uuid`` names the data folder behind the broker and ``broker_epoch`` this life of it; both keys are ours.
-    """
-
-    broker_id: int
-    host: str
-    port: int
-    rack: str | None = None
-    uuid: str = ""
-    broker_epoch: int = -1
-    timestamp_ms: int = 0
-    listeners: tuple[ListenerAddress, ...] = ()
-
-    PARENT = "/brokers/ids"
-
-    @classmethod
-    def path(cls, broker_id: int) -> str:
-        return f"{cls.PARENT}/{broker_id}"
-
-    def endpoints(self) -> tuple[ListenerAddress, ...]:
-        return self.listeners or (ListenerAddress(_PLAINTEXT, self.host, self.port),)
-
-    def encode(self) -> bytes:
-        endpoints = self.endpoints()
-        return encode_json(
-            {
-                "version": 5,
-                "host": self.host,
-                "port": self.port,
-                "endpoints": [str(endpoint) for endpoint in endpoints],
-                "jmx_port": -1,
-                "timestamp": str(self.timestamp_ms),
-                **({"rack": self.rack} if self.rack is not None else {}),
-                "listener_security_protocol_map": {endpoint.listener: _PLAINTEXT for endpoint in endpoints},
-                "features": {},
-                "uuid": self.uuid,
-                "broker_epoch": self.broker_epoch,
-            }
-        )
-
-    @classmethod
-    def decode(cls, broker_id: int, data: bytes) -> "BrokerZnode":
-        fields = Fields(cls.path(broker_id), data)
-        host, port = fields.text("host", ""), fields.number("port", -1)
-        listeners = tuple(_endpoint(fields, text) for text in fields.texts("endpoints", ()))
-        if not host or port < 0:  # Kafka leaves them empty if no listener is PLAINTEXT
-            if not listeners:
-                fields.refuse("it has neither host and port nor endpoints")
-            host, port = listeners[0].host, listeners[0].port
-        return cls(
-            broker_id=broker_id,
-            host=host,
-            port=port,
-            rack=fields.text("rack") if "rack" in fields else None,
-            uuid=fields.text("uuid", ""),
-            broker_epoch=fields.number("broker_epoch", -1),
-            timestamp_ms=fields.number_or_text("timestamp", 0),
-            listeners=() if listeners == (ListenerAddress(_PLAINTEXT, host, port),) else listeners,
-        )
-
-
-def _endpoint(fields: Fields, text: str) -> ListenerAddress:
-    listener, _, address = text.partition("://")
-    host, _, port = address.rpartition(":")
-    if not host:
-        fields.refuse(f"endpoint {text!r} is not protocol://host:port")
-    return ListenerAddress(listener, host.strip("[]"), decimal(fields.path, port))
-
-
-class BrokerState(enum.StrEnum):
-    """Whether the last word about a broker was its registration or its fencing."""
-
-    LIVE = "live"
-    FENCED = "fenced"
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerEpochZnode:
-    """/brokers/epochs/<id>, persistent, ours.
-
-    Every registration and every fence is one write, so the znode's version is the broker epoch.
-    """
-
-    incarnation: str
-    boot_id: str
-    unclean: bool
-    state: BrokerState
-
-    PARENT = "/brokers/epochs"
-
-    @classmethod
-    def path(cls, broker_id: int) -> str:
-        return f"{cls.PARENT}/{broker_id}"
-
-    def encode(self) -> bytes:
-        return encode_json(
-            {
-                "version": 1,
-                "incarnation": self.incarnation,
-                "boot_id": self.boot_id,
-                "unclean": self.unclean,
-                "state": self.state.value,
-            }
-        )
-
-    @classmethod
-    def decode(cls, broker_id: int, data: bytes) -> "BrokerEpochZnode":
-        fields = Fields(cls.path(broker_id), data)
-        state = fields.text("state")
-        if state not in list(BrokerState):
-            fields.refuse(f"state {state!r} is neither live nor fenced")
-        return cls(fields.text("incarnation"), fields.text("boot_id"), fields.flag("unclean"), BrokerState(state))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +111,8 @@ def _by_text(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:
 class PartitionStateZnode:
     """/brokers/topics/<topic>/partitions/<n>/state: who leads and who is in sync; its znode version is the partition epoch.
 
-    ``elr`` (eligible leader replicas, KIP-966) is ours and written only when there are some.
+    ``elr`` (eligible leader replicas, KIP-966) and ``lost`` are ours and written only when there are some. ``lost`` names
+    members of the ISR that came back without their records: while nobody else has them, nobody leads.
     """
 
     leader: int
@@ -235,6 +121,7 @@ class PartitionStateZnode:
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
     recovering: bool = False
+    lost: tuple[int, ...] = ()
 
     @classmethod
     def partition_path(cls, topic: str, partition: int) -> str:
@@ -253,6 +140,7 @@ class PartitionStateZnode:
                 "controller_epoch": self.controller_epoch,
                 "isr": list(self.isr),
                 **({"elr": list(self.elr)} if self.elr else {}),
+                **({"lost": list(self.lost)} if self.lost else {}),
                 **({"leader_recovery_state": 1} if self.recovering else {}),
             }
         )
@@ -270,6 +158,7 @@ class PartitionStateZnode:
             isr=fields.numbers("isr"),
             elr=fields.numbers("elr", ()),
             recovering=fields.number("leader_recovery_state", 0) == 1,
+            lost=fields.numbers("lost", ()),
         )
 
 

@@ -31,6 +31,7 @@ class LeadershipAuthority(Protocol):
         self, broker_id: int, broker_epoch: int, partitions: list[TopicPartition], *, timeout_s: float
     ) -> None: ...
     async def elect_preferred(self, partitions: list[TopicPartition] | None, *, timeout_s: float) -> None: ...
+    async def elect_unclean(self, partitions: list[TopicPartition] | None, *, timeout_s: float) -> None: ...
 
 
 class Member(Protocol):
@@ -74,7 +75,8 @@ class LeadershipHandlers:
         wanted = [TopicPartition(name.topic, name.partition) for name in named] if named is not None else None
 
         async def elect() -> Reply:
-            await controller.elect_preferred(wanted, timeout_s=min(max(request.timeout_ms, 1) / 1000, TIMEOUT_MAX_S))
+            how = controller.elect_unclean if request.unclean else controller.elect_preferred
+            await how(wanted, timeout_s=min(max(request.timeout_ms, 1) / 1000, TIMEOUT_MAX_S))
             return Reply(Done())
 
         return later(elect())

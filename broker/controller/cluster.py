@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from ottla.wire.control import PartitionState, TopicConfig
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
+from ottla.zk.broker_znodes import DataState
 from ottla.zk.metadata import LoadedTopic, VersionedState
 from ottla.zk.znodes import TopicZnode
 
@@ -15,8 +16,10 @@ class Broker:
 
     endpoint: BrokerEndpoint
     epoch: int
-    suspect: bool = False
-    """It may have lost records that it had acknowledged: it must catch up before it counts again [I14]."""
+    data: DataState = field(default=DataState.WHOLE, compare=False)
+    """If not whole, it may lack records that it had acknowledged: it must catch up before it counts again [I14]."""
+    reported: bool = field(default=False, compare=False)
+    """An earlier controller has seen to that for this life of it."""
 
 
 @dataclass

@@ -252,7 +252,8 @@ class ControlLoop:
             i: Broker(
                 BrokerEndpoint(i, found.broker.host, found.broker.port, found.broker.rack, found.broker.endpoints()),
                 found.broker.broker_epoch,
-                found.suspect,
+                found.broker.data,
+                found.broker.reported,
             )
             for i, found in live.items()
         }

@@ -13,6 +13,7 @@ from ottla.broker.storage.log_config import parse_topic_config
 from ottla.wire.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
+    LeaderNotAvailable,
     RequestTimedOut,
     StaleBrokerEpoch,
     TopicAlreadyExists,
@@ -85,6 +86,19 @@ class Desk:
             return told + await self._loop.act(self._state.preferred_leaders(partitions))
 
         await self._do(elect, timeout_s, "preferred leaders were not elected")
+
+    async def elect_unclean(self, partitions: list[TopicPartition] | None, *, timeout_s: float) -> None:
+        """Let whoever lives lead where nobody does, as an operator wants it."""
+
+        async def elect() -> Told:
+            return await self._loop.act(self._state.unclean_leaders(partitions))
+
+        await self._do(elect, timeout_s, "no leaders were elected")
+        for where in partitions or ():
+            if where not in self._state.led():
+                raise LeaderNotAvailable(
+                    f"{where} has no replica that lives", topic=where.topic, partition=where.partition
+                )
 
     # --- topics --------------------------------------------------------------------------------------------------------
 

@@ -7,11 +7,15 @@ from ottla.wire.names import NO_LEADER
 
 
 class Leadership(NamedTuple):
-    """A leader, the replicas that are in sync with it, and those that left the ISR with all that is committed."""
+    """A leader, the replicas that are in sync with it, and those that left the ISR with all that is committed.
+
+    ``lost``: members of the ISR that came back without their records. They are named where nobody leads because of it.
+    """
 
     leader: int
     isr: tuple[int, ...]
     eligible: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
 
 
 def elect(

@@ -6,6 +6,7 @@ from ottla.broker.controller.actions import Action, WriteStates
 from ottla.broker.controller.cluster import Cluster, Topic
 from ottla.broker.controller.election import Leadership, elect
 from ottla.wire.names import NO_LEADER, TopicPartition
+from ottla.zk.broker_znodes import DataState
 from ottla.zk.metadata import PartitionStateChange
 from ottla.zk.znodes import PartitionStateZnode
 
@@ -21,7 +22,9 @@ class Leaders:
         """Brokers that are about to stop."""
         self._failed: dict[TopicPartition, set[int]] = {}  # replicas whose disk failed in this life of their broker
         self.distrusted: dict[TopicPartition, set[int]] = {}
-        """Replicas that came back without a part of their log [I14]."""
+        """Replicas that came back without the end of their log [I14]."""
+        self.lost: dict[TopicPartition, set[int]] = {}
+        """Replicas that came back without their log, or with an old one [I14]."""
 
     # --- whom to count on ----------------------------------------------------------------------------------------------
 
@@ -38,18 +41,43 @@ class Leaders:
                 del self._failed[where]
 
     def distrust(self, joined: Iterable[int]) -> None:
-        """Brokers that came back without a part of their log do not count where they counted before."""
-        suspects = {broker for broker in joined if self._cluster.brokers[broker].suspect}
-        for where in self._cluster.partitions() if suspects else ():
+        """Brokers that came back without some of their records do not count where they counted before.
+
+        Who came back with all of them is not lost any more: the disk that was away is there again.
+        """
+        brokers = {broker: self._cluster.brokers[broker] for broker in joined}
+        whole = {broker for broker, found in brokers.items() if found.data is DataState.WHOLE}
+        suspects = {
+            broker for broker, found in brokers.items() if found.data is DataState.TAIL_SUSPECT and not found.reported
+        }
+        lost = {broker for broker, found in brokers.items() if found.data is DataState.LOST and not found.reported}
+        for where in self._cluster.partitions():
             state = self._cluster.topics[where.topic].states[where.partition].state
             if affected := suspects & {*state.isr, *state.elr}:
                 self.distrusted.setdefault(where, set()).update(affected)
+            gone = (self.lost.get(where, set()) | set(state.lost) | lost & {*state.isr, *state.elr}) - whole
+            if gone:
+                self.lost[where] = gone
+            else:
+                self.lost.pop(where, None)
+
+    def unsettled(self) -> set[TopicPartition]:
+        """Where a replica that lacks records still counts: whoever is told so might lead without them."""
+        return {
+            *self.distrusted,
+            *(
+                where
+                for where, lost in self.lost.items()
+                if set(self._cluster.topics[where.topic].states[where.partition].state.lost) != lost
+            ),
+        }
 
     def trust_again(self, where: TopicPartition, state: PartitionStateZnode, *, elected: bool) -> None:
-        """Who lost its tail is trusted once it is counted no more, or once it was elected and its log is the truth."""
-        left = self.distrusted.pop(where, set()) & {*state.isr, *state.elr}
-        if left and not (elected and state.leader in left):
-            self.distrusted[where] = left
+        """Who lacks records is trusted once it is counted no more, or once it was elected and its log is the truth."""
+        for doubts in (self.distrusted, self.lost):
+            left = doubts.pop(where, set()) & {*state.isr, *state.elr}
+            if left and not (elected and state.leader in left):
+                doubts[where] = left
 
     # --- who leads next ------------------------------------------------------------------------------------------------
 
@@ -62,36 +90,53 @@ class Leaders:
             state = topic.states[where.partition].state
             able = staying - self._failed[where] if where in self._failed else staying
             settled = state.leader in able and all(broker in able for broker in state.isr)
-            if settled and where not in self.distrusted:
+            if settled and where not in self.distrusted and where not in self.lost:
                 continue
             decided = self._decide(topic, where, able)
-            if decided != (state.leader, state.isr, state.elr):
+            if decided != (state.leader, state.isr, state.elr, state.lost):
                 changes.append(self.change(where, decided))
         return [WriteStates(changes)] if changes else []
 
     def _decide(self, topic: Topic, where: TopicPartition, able: Collection[int]) -> Leadership:
         state = topic.states[where.partition].state
-        distrusted = self.distrusted.get(where, set())
-        heirs = [broker for broker in state.elr if broker not in distrusted]
-        isr = tuple(broker for broker in state.isr if broker not in distrusted)
+        lost = self.lost.get(where, set())
+        doubted = lost | self.distrusted.get(where, set())
+        heirs, isr = _but(state.elr, doubted), _but(state.isr, doubted)
         if not isr and heirs and not any(broker in able for broker in heirs):
-            # All that counts is with those that are gone: they are waited for, and who lost its tail counts no more.
-            return Leadership(NO_LEADER, (heirs[0],), tuple(heirs[1:]))
+            # All that counts is with those that are gone: they are waited for, and who lacks records counts no more.
+            return Leadership(NO_LEADER, heirs[:1], heirs[1:])
         if not isr and not heirs:
-            isr = state.isr  # a replica that lost its tail is still better than none
+            # A replica that lost its tail is still better than none; one that lost its log would have all others lose theirs.
+            isr = _but(state.isr, lost) or _but(state.elr, lost)
         decided = elect(
-            topic.replicas[where.partition],
+            _best_first(topic.replicas[where.partition], lost),
             isr,
             able,
             eligible=heirs,
             min_insync=topic.min_insync(self._default_min_insync),
             unclean=topic.unclean_election,
         )
+        if not decided.isr:
+            return Leadership(NO_LEADER, state.isr, state.elr, tuple(sorted(lost & {*state.isr, *state.elr})))
         asked_to_go = state.leader in self.leaving or state.leader in self._failed.get(where, ())
-        if decided.leader == NO_LEADER and asked_to_go and state.leader in state.isr:
+        if decided.leader == NO_LEADER and asked_to_go and state.leader in state.isr and state.leader not in lost:
             # It leaves, or its disk failed, but nobody else can lead: it stays. What it has can still be read.
             return Leadership(state.leader, state.isr, state.elr)
         return decided
+
+    def unclean(self, wanted: Iterable[TopicPartition] | None = None) -> list[Action]:
+        """Where nobody leads (of all partitions, if none are named): take whoever lives as he is, at an operator's word."""
+        changes = []
+        for where in self.among(wanted):
+            topic = self._cluster.topics[where.topic]
+            if topic.states[where.partition].state.leader != NO_LEADER:
+                continue
+            lost = self.lost.get(where, set())
+            able = self._cluster.brokers.keys() - self.leaving - self._failed.get(where, set())
+            decided = elect(_best_first(topic.replicas[where.partition], lost), (), able, unclean=True)
+            if decided.leader != NO_LEADER:
+                changes.append(self.change(where, decided))
+        return [WriteStates(changes)] if changes else []
 
     def not_preferred(self, wanted: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
         """Those (of all, if none are named) that another replica than the first of their assignment leads, which lives."""
@@ -111,7 +156,8 @@ class Leaders:
             state = topic.states[where.partition].state
             preferred = topic.replicas[where.partition][0]
             able = preferred in state.isr and preferred not in self.leaving
-            if able and preferred not in self.distrusted.get(where, ()):
+            doubted = self.distrusted.get(where, set()) | self.lost.get(where, set())
+            if able and preferred not in doubted:
                 changes.append(self.change(where, Leadership(preferred, state.isr, state.elr)))
         return [WriteStates(changes)] if changes else []
 
@@ -132,8 +178,22 @@ class Leaders:
         known = self._cluster.topics[where.topic].states[where.partition]
         # Invariant [I11]: the leader epoch grows with every change that the controller makes.
         state = PartitionStateZnode(
-            decided.leader, known.state.leader_epoch + 1, self._epoch, decided.isr, decided.eligible
+            decided.leader,
+            known.state.leader_epoch + 1,
+            self._epoch,
+            decided.isr,
+            decided.eligible,
+            lost=decided.lost,
         )
         brokers = self._cluster.brokers
         relies_on = {decided.leader: brokers[decided.leader].epoch} if decided.leader in brokers else {}
         return PartitionStateChange(where, state, known.version, relies_on)
+
+
+def _but(replicas: Iterable[int], out: Collection[int]) -> tuple[int, ...]:
+    return tuple(broker for broker in replicas if broker not in out)
+
+
+def _best_first(replicas: Iterable[int], lost: Collection[int]) -> list[int]:
+    """In the order of the assignment, but those that lost their log last, should anybody be elected at all."""
+    return sorted(replicas, key=lambda broker: broker in lost)

@@ -36,9 +36,9 @@ class Orders:
         return [self._metadata(broker, topics, states) for broker in self._cluster.brokers]
 
     def everything(self, brokers: Iterable[int], but: Collection[TopicPartition]) -> list[Action]:
-        """Tell brokers all that they lead or follow, but for partitions where a replica that lost its tail still counts:
+        """Tell brokers all that they lead or follow, but for partitions where a replica that lacks records still counts:
 
-        if such a one led, it would lead again without its tail. They are announced once that is written [I14].
+        if such a one led, it would lead again without them. They are announced once that is written [I14].
         """
         return self._to_replicas(brokers, [where for where in self._cluster.partitions() if where not in but])
 

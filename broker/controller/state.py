@@ -13,7 +13,7 @@ from ottla.broker.controller.leaders import Leaders
 from ottla.broker.controller.orders import Orders
 from ottla.broker.controller.reassignment import Reassignment
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
-from ottla.wire.names import TopicPartition
+from ottla.wire.names import NO_LEADER, TopicPartition
 from ottla.zk.metadata import LoadedTopic, PartitionStateChange, VersionedState
 
 __all__ = [
@@ -58,7 +58,7 @@ class ControllerState:
         actions += self.deletions_seen(deleting)
         self._leaders.distrust(self.brokers)
         actions += self._leaders.elections()
-        actions += self._orders.everything(self.brokers, but=self._leaders.distrusted)
+        actions += self._orders.everything(self.brokers, but=self._leaders.unsettled())
         for name in self.topics:
             actions += self._reassignment.finish(name)  # what the last controller did not get to
         return actions
@@ -81,7 +81,7 @@ class ControllerState:
         actions += self._orders.live_brokers(sorted(self.brokers.keys() - joined))
         self._leaders.distrust(joined)
         actions += self._leaders.elections()
-        actions += self._orders.everything(sorted(joined), but=self._leaders.distrusted)
+        actions += self._orders.everything(sorted(joined), but=self._leaders.unsettled())
         for name, topic in self.topics.items():
             if topic.deleting:
                 actions += self._orders.delete_replicas(name, topic, sorted(joined))
@@ -108,6 +108,14 @@ class ControllerState:
             for where in self._cluster.partitions()
             if self.topics[where.topic].states[where.partition].state.leader == broker
         ]
+
+    def led(self) -> set[TopicPartition]:
+        """All partitions that have a leader."""
+        return {
+            where
+            for where in self._cluster.partitions()
+            if self.topics[where.topic].states[where.partition].state.leader != NO_LEADER
+        }
 
     def relieved(self, broker: int) -> list[Action]:
         """What a broker that leaves must let go of, once others lead: it must not be let into an ISR again."""
@@ -184,6 +192,10 @@ class ControllerState:
     def preferred_leaders(self, wanted: Iterable[TopicPartition] | None = None) -> list[Action]:
         """Give partitions (all, if none are named) back to the first replica of their assignment where it is in sync."""
         return self._leaders.preferred(wanted)
+
+    def unclean_leaders(self, wanted: Iterable[TopicPartition] | None = None) -> list[Action]:
+        """Let whoever lives lead where nobody does, and lose what only others have: an operator wants it so."""
+        return self._leaders.unclean(wanted)
 
     # --- moving partitions ---------------------------------------------------------------------------------------------
 

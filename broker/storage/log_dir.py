@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ottla.broker.storage.checkpoint_file import sync_folder
 from ottla.broker.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
+from ottla.broker.storage.data_stamps import DataStamps
 from ottla.broker.storage.folder_lock import FolderLock
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig
@@ -39,6 +40,7 @@ class LogDir:
     def __init__(self, folder: Path, lock: FolderLock, data_uuid: str, marker: ShutdownMarker) -> None:
         self.folder = folder
         self.data_uuid = data_uuid
+        self.stamps = DataStamps(folder)
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, str] = {}
         self._lock = lock
@@ -88,6 +90,11 @@ class LogDir:
     def tail_suspect(self) -> bool:
         """Records that were acked may be gone: register as unclean, then call ``tail_reported``."""
         return self._marker.tail_suspect
+
+    @property
+    def tail_unreported(self) -> bool:
+        """They are suspect, and the controller does not know yet."""
+        return self._marker.unreported
 
     def tail_reported(self) -> None:
         """The controller knows of the suspicion."""

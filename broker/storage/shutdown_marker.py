@@ -31,7 +31,7 @@ class ShutdownMarker:
         self._lock = threading.Lock()
         self.unclean = not (fresh or self._marker.exists())
         self.tail_suspect = self.unclean and self._read_boot_id() != boot_id
-        self._unreported = self.tail_suspect
+        self.unreported = self.tail_suspect
         if self._marker.exists():
             self._marker.unlink()
             sync_folder(folder)
@@ -41,18 +41,18 @@ class ShutdownMarker:
     def suspect(self) -> None:
         """Recovery is about to cut records that may have been acked. Called by the threads that open logs."""
         with self._lock:
-            self.tail_suspect = self._unreported = True
+            self.tail_suspect = self.unreported = True
             replace_file(self._boot_id_file, SUSPECT + "\n")
 
     def tail_reported(self) -> None:
         """The controller knows that tails are suspect: the next crash is judged by itself."""
-        if self._unreported:
+        if self.unreported:
             replace_file(self._boot_id_file, self._boot_id + "\n")
-            self._unreported = False
+            self.unreported = False
 
     def write(self) -> None:
         """The shutdown was clean; unless a suspicion is still to be reported. The last write of a run."""
-        if not self._unreported:
+        if not self.unreported:
             replace_file(self._marker, self._boot_id + "\n")
 
     def _read_boot_id(self) -> str:

@@ -35,7 +35,7 @@ BROKER = BrokerZnode(1, "127.0.0.1", 9092, rack="r1", uuid="folder-1", timestamp
 
 
 async def register_once(session: ZkSession, broker: BrokerZnode, incarnation: str | None = None) -> Registration:
-    return await register(session, broker, incarnation=incarnation or uuid.uuid4().hex, boot_id="boot-1", unclean=False)
+    return await register(session, broker, incarnation=incarnation or uuid.uuid4().hex, boot_id="boot-1")
 
 
 async def won(session: ZkSession, broker_id: int) -> ControllerTerm:

@@ -176,7 +176,7 @@ async def test_state_that_relies_on_an_earlier_life_of_a_broker_is_refused(
     broker = BrokerZnode(2, "127.0.0.1", 9092, uuid="folder")
     epochs = []
     for life in ("first", "second"):
-        registration = await register(session, broker, incarnation=life, boot_id="boot", unclean=False)
+        registration = await register(session, broker, incarnation=life, boot_id="boot")
         epochs.append(registration.broker_epoch)
     stale, fresh = change("events", 0, 0, b2=epochs[0]), change("events", 1, 0, b2=epochs[1])
     written = await write_partition_states(session, term, [stale, fresh])

@@ -5,7 +5,8 @@ order of the controller arrives late or never, a fetch arrives when its sender h
 effect without the leader learning of it. The controller fences whom it likes and elects when it likes; brokers restart at
 any moment, with or without the end of their log. Where the real code is pure, the model calls it: LeaderState,
 ControllerState, EpochCache. What it takes for granted: a request to ZooKeeper that is lost stays lost (a sync comes before
-the read that settles it), and a broker that loses its tail is not the last in-sync replica that still has everything.
+the read that settles it), and a broker that loses its tail is not the last in-sync replica that still has everything. One
+that loses its whole log may be: then nobody leads.
 
 Every rule that makes the protocol safe can be switched off by name (rules.py); search.py shows what happens then.
 """
@@ -13,11 +14,10 @@ Every rule that makes the protocol safe can be switched off by name (rules.py); 
 from collections.abc import Iterator
 
 from ottla.wire.names import NO_EPOCH, NO_LEADER
+from tests.model.controller_steps import ControllerSteps
 from tests.model.real_code import (
-    Decision,
     after_fetch,
     cache_assign,
-    decision,
     end_of_epoch,
     leader_state,
     shortened,
@@ -25,8 +25,8 @@ from tests.model.real_code import (
 )
 from tests.model.rules import RULES
 from tests.model.states import (
-    CONTROLLER,
     NOTHING,
+    REPLICAS,
     Bounds,
     Broker,
     Leading,
@@ -35,18 +35,15 @@ from tests.model.states import (
     Registration,
     StaleFetch,
     State,
+    Step,
     Violation,
     Zk,
     put,
     settled,
 )
 
-REPLICAS = (0, 1, 2)
 
-Step = tuple[str, State]
-
-
-class Protocol:
+class Protocol(ControllerSteps):
     """All steps from a state, with some rules off."""
 
     def __init__(self, bounds: Bounds, off: frozenset[str] = frozenset()) -> None:
@@ -308,7 +305,7 @@ class Protocol:
         if possible:
             zk = Zk(b, broker.epoch, change.members, s.zk.version + 1, change.eligible)
             landed = broker._replace(leading=leading._replace(change=change._replace(in_flight=False)))
-            after = self._with(s._replace(zk=zk, suspect=s.suspect & zk.holders), b, landed)
+            after = self._with(s._replace(zk=zk, suspect=s.suspect & zk.holders, lost=s.lost & zk.holders), b, landed)
             yield f"zookeeper takes isr {list(change.members)} of broker {b} version {zk.version}", after
         if s.zk.epoch == broker.epoch:  # the request has taken effect, or was refused, or was lost
             known = broker._replace(leading=settled(leading, s.zk))
@@ -339,83 +336,14 @@ class Protocol:
             yield f"broker {b} notices that it was fenced and registers anew", self._with(after, b, again)
         restarted = Broker(new.epoch, NO_LEADER, NO_EPOCH, broker.log, broker.cache, 0, None)
         yield f"broker {b} restarts", self._with(after, b, restarted)
-        others = set(s.zk.isr) - s.suspect - {b}
+        others = set(s.zk.isr) - s.suspect - s.lost - {b}
         if s.losses < self.bounds.losses and (b not in s.zk.holders or others):
             suspect = s.suspect | ({b} & s.zk.holders)
-            after = after._replace(losses=s.losses + 1, suspect=suspect)
+            powerless = after._replace(losses=s.losses + 1, suspect=suspect)
             for end in range(len(broker.log)):
                 lost = shortened(restarted, end)
-                yield f"broker {b} loses power, and its log from {end} on, and restarts", self._with(after, b, lost)
-
-    # --- the controller ------------------------------------------------------------------------------------------------
-
-    def _distrusted(self, s: State) -> frozenset[int]:
-        """Who the controller knows to have lost its tail."""
-        if "suspectTail" in self.off or "noBounce" in self.off:
-            return frozenset()
-        return frozenset(b for b in s.suspect if s.seen[b])
-
-    def _decision(self, s: State, known: Zk, preferred: int | None = None) -> Decision | None:
-        return decision(known, s.seen, self._distrusted(s), preferred, self._min_insync(s, CONTROLLER))
-
-    def _min_insync(self, s: State, who: int) -> int:
-        return 1 if who in s.lowered else self.bounds.min_insync
-
-    def _lower_min_insync(self, s: State) -> Iterator[Step]:
-        """Somebody hears of the lower min.insync.replicas; a leader commits at once what it now may."""
-        if not self.bounds.lowered:
-            return
-        for who in (*REPLICAS, CONTROLLER):
-            if who not in s.lowered:
-                after = s._replace(lowered=s.lowered | {who})
-                if who != CONTROLLER:
-                    after = self._advanced(after, who, after.brokers[who])
-                yield f"min.insync.replicas is 1 now, {who} hears", after
-
-    def _controller_sees(self, s: State, b: int) -> Iterator[Step]:
-        registered = s.registered[b]
-        if s.seen[b] == registered.epoch:
-            return
-        if s.seen[b] and not ("noBounce" in self.off and registered.live):
-            yield f"the controller sees that broker {b} is gone", s._replace(seen=put(s.seen, b, 0))
-            return
-        if not registered.live:
-            return
-        if not s.seen[b] and self._decision(s, s.zk) is not None:
-            return  # first the failure is dealt with, then the arrival
-        seen = put(s.seen, b, registered.epoch)
-        yield f"the controller sees that broker {b} is there", self._told_again(s._replace(seen=seen), [b])
-
-    def _told(self, s: State, brokers: list[int]) -> State:
-        orders = {Order(b, s.seen[b], s.zk) for b in brokers}
-        kept = {order for order in orders if "noKip380" in self.off or self._matters(order, s.brokers[order.to])}
-        return s._replace(orders=s.orders | kept)
-
-    def _told_again(self, s: State, brokers: list[int]) -> State:
-        """What arrives is told what stands, unless a replica without its tail is still counted: that is written first."""
-        return s if self._distrusted(s) else self._told(s, brokers)
-
-    def _elections(self, s: State) -> Iterator[Step]:
-        known = s.zk
-        if "blindElect" in self.off:
-            if s.read != s.zk:
-                yield "the controller reads the state", s._replace(read=s.zk)
-            known = s.read or s.zk
-        if s.zk.epoch >= self.bounds.epochs:
-            return
-        # Where somebody failed; and a move to a preferred leader, or away from one that shuts down.
-        decided = [self._decision(s, known), *(self._decision(s, known, b) for b in REPLICAS)]
-        for change in dict.fromkeys(change for change in decided if change is not None):
-            if any(s.registered[b].epoch != epoch for b, epoch in change.lives):
-                continue  # the multi checks that the new leader is still in the life that was seen
-            zk = Zk(change.leader, s.zk.epoch + 1, change.isr, s.zk.version + 1, change.eligible)
-            live = [b for b in REPLICAS if s.seen[b]]
-            after = self._told(s._replace(zk=zk, suspect=s.suspect & zk.holders), live)
-            yield f"the controller elects {zk.leader} epoch {zk.epoch} isr {list(zk.isr)} version {zk.version}", after
-
-    def _new_controller(self, s: State) -> Iterator[Step]:
-        """Another controller, or one that lost the race to note a failure: it knows only who is there now."""
-        seen = tuple(registered.epoch if registered.live else 0 for registered in s.registered)
-        if seen != s.seen and "noBounce" not in self.off:
-            after = self._told_again(s._replace(seen=seen), [b for b in REPLICAS if seen[b]])
-            yield "a new controller reads everything", after
+                label = f"broker {b} loses power, and its log from {end} on, and restarts"
+                yield label, self._with(powerless, b, lost)
+        if s.wipes < self.bounds.wipes and broker.log:
+            after = after._replace(wipes=s.wipes + 1, lost=s.lost | ({b} & s.zk.holders))
+            yield f"broker {b} restarts with an empty disk", self._with(after, b, shortened(restarted, 0))

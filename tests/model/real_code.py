@@ -8,6 +8,7 @@ from ottla.broker.controller.state import Broker, ControllerState, WriteStates
 from ottla.broker.replication.state import UNKNOWN, Change, Isr, LeaderState
 from ottla.broker.storage.epochs import EpochCache, EpochStart
 from ottla.wire.messages import BrokerEndpoint
+from ottla.zk.broker_znodes import DataState
 from ottla.zk.metadata import LoadedTopic, VersionedState
 from ottla.zk.znodes import PartitionStateZnode, TopicZnode
 from tests.model.states import Broker as ModelBroker
@@ -108,20 +109,31 @@ class Decision(NamedTuple):
     leader: int
     isr: tuple[int, ...]
     eligible: tuple[int, ...]
+    lost: tuple[int, ...]
     lives: tuple[tuple[int, int], ...]
 
 
 @cache
 def decision(
-    zk: Zk, seen: tuple[int, ...], suspect: frozenset[int], preferred: int | None, min_insync: int
+    zk: Zk,
+    seen: tuple[int, ...],
+    suspect: frozenset[int],
+    lost: frozenset[int],
+    preferred: int | None,
+    min_insync: int,
 ) -> Decision | None:
     """What the real controller decides about one partition, for a failure or for a wish; None if it leaves it as it is."""
     controller = ControllerState(9, 1, min_insync)
     replicas = tuple(range(len(seen)))
     if preferred is not None:
         replicas = (preferred, *(b for b in replicas if b != preferred))
-    brokers = {b: Broker(BrokerEndpoint(b, "host", 9092), epoch, b in suspect) for b, epoch in enumerate(seen) if epoch}
-    state = PartitionStateZnode(zk.leader, zk.epoch, 1, zk.isr, zk.eligible)
+    data = {**dict.fromkeys(suspect, DataState.TAIL_SUSPECT), **dict.fromkeys(lost, DataState.LOST)}
+    brokers = {
+        b: Broker(BrokerEndpoint(b, "host", 9092), epoch, data.get(b, DataState.WHOLE))
+        for b, epoch in enumerate(seen)
+        if epoch
+    }
+    state = PartitionStateZnode(zk.leader, zk.epoch, 1, zk.isr, zk.eligible, lost=zk.lost)
     topic = TopicZnode({0: replicas}, "id")
     loaded = LoadedTopic("topic", topic, 0, {}, {0: VersionedState(state, zk.version)})
     actions = controller.loaded(brokers, [loaded], [])
@@ -131,5 +143,5 @@ def decision(
         if isinstance(action, WriteStates):
             (change,) = action.changes
             found = change.state
-            return Decision(found.leader, found.isr, found.elr, tuple(change.broker_epochs.items()))
+            return Decision(found.leader, found.isr, found.elr, found.lost, tuple(change.broker_epochs.items()))
     return None

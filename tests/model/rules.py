@@ -14,5 +14,6 @@ RULES = {
     "noKip380": "an order meant for an earlier life of a broker is refused (KIP-380)",
     "formerLifeFetch": "a fetch of a follower's former life is not counted after one of its present life (KIP-903)",
     "outlivedEligible": "nothing is committed while ZooKeeper calls one eligible that may lack it, whatever min.insync (I13)",
+    "emptyDisk": "a broker whose disk is empty, or an older copy, says so; if it was the last in sync, nobody leads (I14)",
     "suspectTail": "a broker that may have lost its tail is not elected while another in-sync replica is known (I14)",
 }

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 NOTHING: frozenset[Any] = frozenset()
 
 CONTROLLER = 9
+REPLICAS = (0, 1, 2)
 
 
 class Bounds(NamedTuple):
@@ -21,6 +22,8 @@ class Bounds(NamedTuple):
     eligible: tuple[int, ...] = ()
     lowered: bool = False
     """Whether min.insync.replicas becomes 1 on the way: each broker, and the controller, hears of it when it hears of it."""
+    wipes: int = 0
+    """How often a broker comes back with an empty disk."""
 
 
 class Zk(NamedTuple):
@@ -29,6 +32,7 @@ class Zk(NamedTuple):
     isr: tuple[int, ...]
     version: int
     eligible: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
 
     @property
     def holders(self) -> frozenset[int]:
@@ -115,6 +119,12 @@ class State(NamedTuple):
     losses: int
     lowered: frozenset[int] = NOTHING
     """Who has heard that min.insync.replicas is lower now: brokers, and CONTROLLER."""
+    lost: frozenset[int] = NOTHING
+    """In-sync replicas that came back with an empty disk."""
+    wipes: int = 0
+
+
+Step = tuple[str, State]
 
 
 class Violation(Exception):

@@ -20,6 +20,8 @@ ALL_OF_IT = {
     "a restart that loses the tail": Bounds(3, 1, 0, 1, 1),
     "eligible leaders, a join and a fence": Bounds(2, 1, 1, 1, 0, min_insync=2, isr=(0,), eligible=(1,)),
     "min.insync.replicas is lowered": Bounds(2, 1, 1, 1, 0, min_insync=2, isr=(0,), eligible=(1,), lowered=True),
+    "an empty disk": Bounds(3, 1, 0, 1, 0, wipes=1),
+    "an empty disk of the last in sync": Bounds(3, 1, 0, 2, 0, isr=(0,), wipes=1),
     "a join and a restart that loses the tail": Bounds(2, 1, 1, 1, 1, isr=TWO),
 }
 
@@ -27,6 +29,7 @@ DEEP = {
     "two records, two isr changes": Bounds(3, 2, 2, 0, 0),
     "an isr change and two restarts that lose the tail": Bounds(3, 1, 1, 2, 2),
     "eligible leaders, a join and two fences": Bounds(2, 1, 1, 2, 0, min_insync=2, isr=(0,), eligible=(1,)),
+    "an empty disk of the last in sync, and a join": Bounds(3, 1, 1, 2, 0, isr=(0,), wipes=1),
     "min.insync.replicas 2, eligible leaders": Bounds(4, 1, 2, 2, 1, min_insync=2, isr=TWO),
 }
 
@@ -44,6 +47,7 @@ WHERE_IT_SHOWS = {
     "noKip380": Bounds(3, 1, 0, 1, 1),
     "formerLifeFetch": Bounds(2, 1, 1, 1, 1, isr=TWO),
     "outlivedEligible": Bounds(2, 1, 0, 1, 0, min_insync=2, isr=(0,), eligible=(1,), lowered=True),
+    "emptyDisk": Bounds(2, 1, 0, 1, 0, wipes=1),
     "suspectTail": Bounds(2, 1, 0, 1, 1),
 }
 

@@ -16,6 +16,7 @@ from ottla.wire.control import LeaderAndIsrRequest, PartitionState, StopReplicaR
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
+from ottla.zk.broker_znodes import DataState
 from ottla.zk.errors import BadVersion, ConnectionLost, ZkUnavailable
 from ottla.zk.metadata import LoadedTopic, PartitionStateChange, VersionedState
 from ottla.zk.znodes import PartitionStateZnode, TopicZnode
@@ -77,12 +78,16 @@ class ControllerScript:
     # --- events ----------------------------------------------------------------------------------------------------------
 
     def do_load(self, command: Command) -> list[str]:
-        """load <broker>@<epoch>[!] ... [deleting=<topic>]: a term begins; ``!`` marks a broker that may have lost its tail."""
+        """load <broker>@<epoch>[!|?][+] ... [deleting=<topic>]: a term begins.
+
+        ``!`` marks a broker that may have lost its tail, ``?`` one that lost its log, ``+`` that a controller has acted on it.
+        """
+        self.controller = ControllerState(controller_id=9, controller_epoch=3)
         deleting = [name for name in command.options.get("deleting", "").split(",") if name]
         return self._show(self.controller.loaded(self._register(command.words), self.topics.values(), deleting))
 
     def do_brokers(self, command: Command) -> list[str]:
-        """brokers <broker>@<epoch>[!] ...: these are registered now."""
+        """brokers <broker>@<epoch>[!|?][+] ...: these are registered now."""
         return self._show(self.controller.brokers_seen(self._register(command.words)))
 
     def do_write(self, command: Command) -> list[str]:
@@ -150,6 +155,10 @@ class ControllerScript:
     def do_preferred(self, command: Command) -> list[str]:
         return self._show(self.controller.preferred_leaders())
 
+    def do_unclean(self, command: Command) -> list[str]:
+        """unclean [<topic>-<partition> ...]: an operator takes whoever lives."""
+        return self._show(self.controller.unclean_leaders([_partition(word) for word in command.words] or None))
+
     def do_move(self, command: Command) -> list[str]:
         """move <topic>-<partition> <replicas>: give a partition other replicas."""
         return self._show(self.controller.move(_partition(command.words[0]), numbers(command.words[1])))
@@ -194,8 +203,10 @@ def _partition(text: str) -> TopicPartition:
 def _brokers(words: list[str]) -> dict[int, Broker]:
     found = {}
     for word in words:
-        broker, epoch = word.rstrip("!").split("@")
-        found[int(broker)] = Broker(BrokerEndpoint(int(broker), "host", 9092), int(epoch), word.endswith("!"))
+        broker, epoch = word.rstrip("!?+").split("@")
+        data = DataState.LOST if "?" in word else DataState.TAIL_SUSPECT if "!" in word else DataState.WHOLE
+        endpoint = BrokerEndpoint(int(broker), "host", 9092)
+        found[int(broker)] = Broker(endpoint, int(epoch), data, word.endswith("+"))
     return found
 
 
@@ -216,7 +227,8 @@ def _change(change: PartitionStateChange) -> str:
     state = change.state
     elr = f" elr {listed(state.elr)}" if state.elr else ""
     lives = "".join(f" and {broker}@{epoch} lives" for broker, epoch in change.broker_epochs.items())
-    what = f"leader {state.leader} epoch {state.leader_epoch} isr {listed(state.isr)}{elr}"
+    lost = f" lost {listed(state.lost)}" if state.lost else ""
+    what = f"leader {state.leader} epoch {state.leader_epoch} isr {listed(state.isr)}{elr}{lost}"
     return f"{change.partition}: {what}, if version {change.version}{lives}"
 
 

@@ -46,7 +46,7 @@ DECODERS: list[Callable[[bytes], object]] = [
 
 SAMPLES = [
     BrokerZnode(1, "h", 9092, rack="r1", uuid="u", broker_epoch=3, timestamp_ms=1_700_000_000_000).encode(),
-    BrokerEpochZnode("i", "b", True, BrokerState.FENCED).encode(),
+    BrokerEpochZnode("i", "b", BrokerState.FENCED).encode(),
     TopicZnode({0: (1, 2)}, TOPIC_ID, {0: (2,)}, {0: (1,)}).encode(),
     PartitionStateZnode(1, 0, 1, (1, 2), elr=(3,), recovering=True).encode(),
     ControllerZnode(0, 17).encode(),

@@ -1,0 +1,98 @@
+"""The controller's half of the model: it sees brokers come and go, elects, and may be another one at any moment."""
+
+from collections.abc import Iterator
+
+from tests.model.real_code import Decision, decision
+from tests.model.states import CONTROLLER, REPLICAS, Bounds, Broker, Order, State, Step, Zk, put
+
+
+class ControllerSteps:
+    """What the controller may do next; see protocol.py."""
+
+    bounds: Bounds
+    off: frozenset[str]
+
+    def _matters(self, order: Order, broker: Broker) -> bool:
+        raise NotImplementedError
+
+    def _advanced(self, s: State, b: int, broker: Broker) -> State:
+        raise NotImplementedError
+
+    def _distrusted(self, s: State) -> frozenset[int]:
+        """Who the controller knows to have lost its tail."""
+        if "suspectTail" in self.off or "noBounce" in self.off:
+            return frozenset()
+        return frozenset(b for b in s.suspect if s.seen[b])
+
+    def _decision(self, s: State, known: Zk, preferred: int | None = None) -> Decision | None:
+        min_insync = self._min_insync(s, CONTROLLER)
+        return decision(known, s.seen, self._distrusted(s), self._known_lost(s), preferred, min_insync)
+
+    def _known_lost(self, s: State) -> frozenset[int]:
+        """Who the controller knows to have come back with an empty disk."""
+        if "emptyDisk" in self.off:
+            return frozenset()
+        return frozenset(b for b in s.lost if s.seen[b])
+
+    def _min_insync(self, s: State, who: int) -> int:
+        return 1 if who in s.lowered else self.bounds.min_insync
+
+    def _lower_min_insync(self, s: State) -> Iterator[Step]:
+        """Somebody hears of the lower min.insync.replicas; a leader commits at once what it now may."""
+        if not self.bounds.lowered:
+            return
+        for who in (*REPLICAS, CONTROLLER):
+            if who not in s.lowered:
+                after = s._replace(lowered=s.lowered | {who})
+                if who != CONTROLLER:
+                    after = self._advanced(after, who, after.brokers[who])
+                yield f"min.insync.replicas is 1 now, {who} hears", after
+
+    def _controller_sees(self, s: State, b: int) -> Iterator[Step]:
+        registered = s.registered[b]
+        if s.seen[b] == registered.epoch:
+            return
+        if s.seen[b] and not ("noBounce" in self.off and registered.live):
+            yield f"the controller sees that broker {b} is gone", s._replace(seen=put(s.seen, b, 0))
+            return
+        if not registered.live:
+            return
+        if not s.seen[b] and self._decision(s, s.zk) is not None:
+            return  # first the failure is dealt with, then the arrival
+        seen = put(s.seen, b, registered.epoch)
+        yield f"the controller sees that broker {b} is there", self._told_again(s._replace(seen=seen), [b])
+
+    def _told(self, s: State, brokers: list[int]) -> State:
+        orders = {Order(b, s.seen[b], s.zk) for b in brokers}
+        kept = {order for order in orders if "noKip380" in self.off or self._matters(order, s.brokers[order.to])}
+        return s._replace(orders=s.orders | kept)
+
+    def _told_again(self, s: State, brokers: list[int]) -> State:
+        """What arrives is told what stands, unless a replica without its tail is still counted: that is written first."""
+        unwritten = self._known_lost(s) - set(s.zk.lost)
+        return s if self._distrusted(s) or unwritten else self._told(s, brokers)
+
+    def _elections(self, s: State) -> Iterator[Step]:
+        known = s.zk
+        if "blindElect" in self.off:
+            if s.read != s.zk:
+                yield "the controller reads the state", s._replace(read=s.zk)
+            known = s.read or s.zk
+        if s.zk.epoch >= self.bounds.epochs:
+            return
+        # Where somebody failed; and a move to a preferred leader, or away from one that shuts down.
+        decided = [self._decision(s, known), *(self._decision(s, known, b) for b in REPLICAS)]
+        for change in dict.fromkeys(change for change in decided if change is not None):
+            if any(s.registered[b].epoch != epoch for b, epoch in change.lives):
+                continue  # the multi checks that the new leader is still in the life that was seen
+            zk = Zk(change.leader, s.zk.epoch + 1, change.isr, s.zk.version + 1, change.eligible, change.lost)
+            live = [b for b in REPLICAS if s.seen[b]]
+            after = self._told(s._replace(zk=zk, suspect=s.suspect & zk.holders, lost=s.lost & zk.holders), live)
+            yield f"the controller elects {zk.leader} epoch {zk.epoch} isr {list(zk.isr)} version {zk.version}", after
+
+    def _new_controller(self, s: State) -> Iterator[Step]:
+        """Another controller, or one that lost the race to note a failure: it knows only who is there now."""
+        seen = tuple(registered.epoch if registered.live else 0 for registered in s.registered)
+        if seen != s.seen and "noBounce" not in self.off:
+            after = self._told_again(s._replace(seen=seen), [b for b in REPLICAS if seen[b]])
+            yield "a new controller reads everything", after
