@@ -9,7 +9,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.wire.batch import BatchHeader
-from ottla.wire.errors import DuplicateSequenceNumber, InvalidProducerEpoch, InvalidRecord, OutOfOrderSequenceNumber
+from ottla.wire.errors import (
+    DuplicateSequenceNumber,
+    InvalidProducerEpoch,
+    InvalidRecord,
+    OutOfOrderSequenceNumber,
+    UnknownProducerId,
+)
 
 WINDOW = 50
 """Batches remembered of each producer: the most that it may have in flight, in five requests (Kafka's limit) of ten each."""
@@ -49,7 +55,9 @@ class ProducerStates:
     def check(self, header: BatchHeader, *, may_have_forgotten: bool) -> Sent | None:
         """The batch that this one repeats, None if it is the next; raises if it is neither.
 
-        ``may_have_forgotten``: records were deleted from the log, so that a producer that is not known may be an old one.
+        ``may_have_forgotten``: records were deleted from the log, so that a producer that is not known may be an old one. It
+        must begin anew all the same: were its next batch taken, one before it that is still on its way would be called a
+        repetition later and be lost.
         """
         if header.base_sequence < 0 or header.producer_epoch < 0:
             raise InvalidRecord(
@@ -57,8 +65,10 @@ class ProducerStates:
             )
         entry = self._entries.get(header.producer_id)
         if entry is None:
-            if header.base_sequence != 0 and not may_have_forgotten:
-                raise OutOfOrderSequenceNumber(
+            # Invariant [I21]: what is stored of a producer begins with sequence 0 and has no gap, so what is behind is stored.
+            if header.base_sequence != 0:
+                which = UnknownProducerId if may_have_forgotten else OutOfOrderSequenceNumber
+                raise which(
                     f"producer {header.producer_id} begins with sequence {header.base_sequence}; earlier batches are missing"
                 )
             return None
