@@ -235,6 +235,10 @@ class OffsetNotAvailable(OttlaError, code=78, retriable=True):
     """The new leader's high watermark has not caught up yet."""
 
 
+class ThrottlingQuotaExceeded(OttlaError, code=89, retriable=True):
+    """More is asked than can be done now: ask again later."""
+
+
 class InvalidRecord(OttlaError, code=87):
     """A record breaks a rule of its topic."""
 

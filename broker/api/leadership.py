@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from ottla.broker.api.later import later
+from ottla.broker.api.later import while_asked
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.peers import Identity, connect_as_broker
 from ottla.net.connection import Connection
@@ -65,7 +65,7 @@ class LeadershipHandlers:
             left = await controller.relieve(request.broker_id, request.broker_epoch, timeout_s=SHUTDOWN_TIMEOUT_S)
             return Reply(ControlledShutdownResponse([PartitionName(*where) for where in left]))
 
-        return later(relieve())
+        return while_asked(relieve())
 
     def elect(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
         request = incoming.message
@@ -79,7 +79,7 @@ class LeadershipHandlers:
             await how(wanted, timeout_s=min(max(request.timeout_ms, 1) / 1000, TIMEOUT_MAX_S))
             return Reply(Done())
 
-        return later(elect())
+        return while_asked(elect())
 
     def _controller(self) -> LeadershipAuthority:
         controller = self._authority()

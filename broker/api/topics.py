@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
-from ottla.broker.api.later import later
+from ottla.broker.api.later import while_asked
 from ottla.net.connection import Connection
 from ottla.net.reply import Reply
 from ottla.wire.connection import IncomingRequest
@@ -56,7 +56,7 @@ class TopicHandlers:
         async def create_all() -> Reply:
             return Reply(CreateTopicsResponse([await create_one(topic) for topic in request.topics]))
 
-        return later(create_all())
+        return while_asked(create_all())
 
     def delete(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
         request = incoming.message
@@ -68,26 +68,26 @@ class TopicHandlers:
             works = [_result(name, controller.delete_topic(name, timeout_s=timeout_s)) for name in request.names]
             return Reply(DeleteTopicsResponse(list(await asyncio.gather(*works))))
 
-        return later(delete_all())
+        return while_asked(delete_all())
 
     def add_partitions(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, CreatePartitionsRequest)
         timeout_s = _timeout_s(request.timeout_ms)
-        return later(_done(self._controller(1).add_partitions(request.name, request.count, timeout_s=timeout_s)))
+        return while_asked(_done(self._controller(1).add_partitions(request.name, request.count, timeout_s=timeout_s)))
 
     def set_config(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, AlterConfigsRequest)
         timeout_s = _timeout_s(request.timeout_ms)
-        return later(_done(self._controller(1).set_config(request.name, request.config, timeout_s=timeout_s)))
+        return while_asked(_done(self._controller(1).set_config(request.name, request.config, timeout_s=timeout_s)))
 
     def move(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, ReassignRequest)
         where = TopicPartition(check_topic_name(request.topic), request.partition)
         timeout_s = _timeout_s(request.timeout_ms)
-        return later(_done(self._controller(1).move(where, request.replicas, timeout_s=timeout_s)))
+        return while_asked(_done(self._controller(1).move(where, request.replicas, timeout_s=timeout_s)))
 
     def _controller(self, count: int) -> TopicAuthority:
         if count > TOPICS_MAX:

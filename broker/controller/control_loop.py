@@ -3,12 +3,12 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 from ottla.broker.controller.desk import Desk
+from ottla.broker.controller.events import Events, OutOfStep, settle
 from ottla.broker.controller.fence_guard import FenceGuard, Verdict, Witnesses
 from ottla.broker.controller.link_loop import Link
 from ottla.broker.controller.state import (
@@ -24,9 +24,6 @@ from ottla.broker.controller.state import (
 from ottla.broker.peers import Identity, Probe, probe
 from ottla.wire.control import StopReplicaRequest
 from ottla.wire.errors import (
-    NotController,
-    OttlaError,
-    RequestTimedOut,
     StaleBrokerEpoch,
     StaleControllerEpoch,
     UnknownTopicOrPartition,
@@ -45,9 +42,6 @@ from ottla.zk.znodes import BrokerZnode, DeleteTopicZnode
 
 logger = logging.getLogger(__name__)
 
-R = TypeVar("R")
-Event = Callable[[], Awaitable[None]]
-
 
 @dataclass(frozen=True)
 class ControllerPolicy:
@@ -55,10 +49,6 @@ class ControllerPolicy:
 
     min_insync: int = 1
     balance_s: float = 300.0
-
-
-class OutOfStep(OttlaError):
-    """What was decided did not reach ZooKeeper, or its outcome cannot be read: a new term begins by reading everything."""
 
 
 @contextmanager
@@ -87,13 +77,15 @@ class ControlLoop:
         self.term = term
         self._policy = policy
         self.state = ControllerState(identity.broker_id, term.epoch, policy.min_insync)
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._events = Events()
+        self.in_turn = self._events.in_turn
         self._links: dict[int, Link] = {}
-        self._gone: dict[str, list[asyncio.Future[None]]] = {}
-        self._brokers_watch = ChildrenWatch(session, BrokerZnode.PARENT, lambda _: self._put(self._brokers_changed))
+        self._gone: dict[str, set[asyncio.Future[None]]] = {}
+        self._brokers_watch = ChildrenWatch(
+            session, BrokerZnode.PARENT, lambda _: self._events.put(self._brokers_changed)
+        )
         self._deletions_watch = ChildrenWatch(session, DeleteTopicZnode.PARENT, self._deletions_changed)
         self._isr_watch = ChildrenWatch(session, isr_notifications.PARENT, self._isr_notified)
-        self._petitions: set[asyncio.Future[Any]] = set()
         self._guard = FenceGuard()
         self._over = False
         self.desk = Desk(self)
@@ -111,7 +103,7 @@ class ControlLoop:
             while not self._over:
                 try:
                     async with asyncio.timeout(max(0.0, balance_at - time.monotonic())):
-                        event = await self._events.get()
+                        event = await self._events.next()
                 except TimeoutError:
                     balance_at = time.monotonic() + self._policy.balance_s
                     event = self._balance
@@ -123,8 +115,7 @@ class ControlLoop:
             await self._brokers_watch.stop()
             await self._deletions_watch.stop()
             await self._isr_watch.stop()
-            for petition in list(self._petitions):
-                _set(petition, error=NotController())
+            self._events.close()
             for link in self._links.values():
                 await link.close()
             logger.info("controller term ended epoch=%d", self.term.epoch)
@@ -150,9 +141,6 @@ class ControlLoop:
         await self._fence(dead.endpoint.id, dead.epoch)
         return {i: broker for i, broker in brokers.items() if broker is not dead}
 
-    def _put(self, event: Event) -> None:
-        self._events.put_nowait(event)
-
     # --- events --------------------------------------------------------------------------------------------------------
 
     async def _brokers_changed(self) -> None:
@@ -177,7 +165,7 @@ class ControlLoop:
                 await self._fence(broker_id, epoch)
                 await self._brokers_changed()
 
-        self._put(event)
+        self._events.put(event)
 
     def _failed(self, broker_id: int, epoch: int, partitions: list[TopicPartition]) -> None:
         """A broker was told to lead or follow and cannot, for its disk failed."""
@@ -188,7 +176,7 @@ class ControlLoop:
                 logger.warning("replicas failed broker=%d partitions=%s", broker_id, partitions)
                 await self.replicas_failed(broker_id, partitions)
 
-        self._put(event)
+        self._events.put(event)
 
     async def replicas_failed(self, broker_id: int, partitions: list[TopicPartition]) -> list[asyncio.Future[bool]]:
         """Let others lead what a broker cannot. In turn only."""
@@ -231,7 +219,7 @@ class ControlLoop:
         async def event() -> None:
             await self.act(self.state.deletions_seen(names))
 
-        self._put(event)
+        self._events.put(event)
 
     def _isr_notified(self, names: list[str]) -> None:
         async def event() -> None:
@@ -240,7 +228,7 @@ class ControlLoop:
                 await self._read_again(ReadAgain(topic))
 
         if names:
-            self._put(event)
+            self._events.put(event)
 
     async def _balance(self) -> None:
         """Give leadership back to preferred leaders that are in sync again."""
@@ -288,8 +276,8 @@ class ControlLoop:
             elif isinstance(action, RemoveTopic):
                 await delete_topic(self.session, self.term, action.name)
                 told += await self.act(self.state.topic_removed(action.name))
-                for waiter in self._gone.pop(action.name, []):
-                    _set(waiter, None)
+                for waiter in self._gone.get(action.name, ()):
+                    settle(waiter)
             else:
                 told += await self._read_again(action)
         return told
@@ -325,45 +313,17 @@ class ControlLoop:
         async def event() -> None:
             await self.act(self.state.replicas_deleted(broker, deleted))
 
-        self._put(event)
+        self._events.put(event)
 
-    def when_removed(self, topic: str) -> asyncio.Future[None]:
-        """A future that is done when the topic is gone."""
+    @contextmanager
+    def removal_of(self, topic: str) -> Iterator[asyncio.Future[None]]:
+        """A future that is done when the topic is gone, as long as somebody waits for it."""
         gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._gone.setdefault(topic, []).append(gone)
-        return gone
-
-    # --- for others ------------------------------------------------------------------------------------------------------
-
-    async def in_turn(self, work: Callable[[], Awaitable[R]], timeout_s: float, otherwise: str) -> R:
-        """Do something as an event, and wait here for its result."""
-        if self._over:
-            raise NotController
-        result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-
-        async def event() -> None:
-            try:
-                _set(result, await work())
-            except (StaleControllerEpoch, OutOfStep) as error:
-                _set(result, error=NotController(str(error)))
-                raise
-            except OttlaError as error:
-                _set(result, error=error)
-
-        self._petitions.add(result)
-        result.add_done_callback(self._petitions.discard)
-        self._put(event)
+        waiters = self._gone.setdefault(topic, set())
+        waiters.add(gone)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await result
-        except TimeoutError:
-            raise RequestTimedOut(f"{otherwise} in {timeout_s:g} s") from None
-
-
-def _set(waiter: asyncio.Future[Any], result: Any = None, *, error: OttlaError | None = None) -> None:
-    if waiter.done():
-        return
-    if error is not None:
-        waiter.set_exception(error)
-    else:
-        waiter.set_result(result)
+            yield gone
+        finally:
+            waiters.discard(gone)
+            if not waiters:
+                self._gone.pop(topic, None)

@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 from ottla.broker.controller.actions import Action
@@ -41,8 +42,10 @@ class Loop(Protocol):
 
     async def act(self, actions: list[Action]) -> Told: ...
     async def replicas_failed(self, broker_id: int, partitions: list[TopicPartition]) -> Told: ...
-    async def in_turn(self, work: Callable[[], Awaitable[R]], timeout_s: float, otherwise: str) -> R: ...
-    def when_removed(self, topic: str) -> asyncio.Future[None]: ...
+    async def in_turn(
+        self, work: Callable[[], Awaitable[R]], timeout_s: float, otherwise: str, *, urgent: bool = False
+    ) -> R: ...
+    def removal_of(self, topic: str) -> AbstractContextManager[asyncio.Future[None]]: ...
 
 
 class Desk:
@@ -62,7 +65,7 @@ class Desk:
             told = await self._loop.act(self._state.broker_leaves(broker_id))
             return told + await self._loop.act(self._state.relieved(broker_id))
 
-        await self._do(leave, timeout_s, f"broker {broker_id} was not relieved")
+        await self._do(leave, timeout_s, f"broker {broker_id} was not relieved", urgent=True)
         return self._state.led_by(broker_id)
 
     async def replace(
@@ -74,7 +77,7 @@ class Desk:
             self._check_epoch(broker_id, broker_epoch)
             return await self._loop.replicas_failed(broker_id, partitions)
 
-        await self._do(elect, timeout_s, f"broker {broker_id} was not replaced")
+        await self._do(elect, timeout_s, f"broker {broker_id} was not replaced", urgent=True)
 
     async def elect_preferred(self, partitions: list[TopicPartition] | None, *, timeout_s: float) -> None:
         """Give leadership back to preferred leaders now."""
@@ -115,20 +118,19 @@ class Desk:
     async def delete_topic(self, name: str, *, timeout_s: float) -> None:
         """Mark a topic for deletion and wait until it is gone; when time is over, it goes on being deleted."""
         check_topic_name(name)
-        gone = self._loop.when_removed(name)
 
         async def mark() -> Told:
             self._known(name)
             await mark_for_deletion(self._loop.session, self._loop.term, name)
             return await self._loop.act(self._state.deletions_seen([name]))
 
-        await self._loop.in_turn(mark, timeout_s, f"topic {name!r} was not deleted")
-        await asyncio.wait([gone], timeout=timeout_s)
-        if not gone.done():
-            raise RequestTimedOut(
-                f"topic {name!r} is still being deleted: a broker that holds some of it does not answer"
-            )
-        gone.result()
+        with self._loop.removal_of(name) as gone:
+            await self._loop.in_turn(mark, timeout_s, f"topic {name!r} was not deleted")
+            await asyncio.wait([gone], timeout=timeout_s)
+            if not gone.done():
+                raise RequestTimedOut(
+                    f"topic {name!r} is still being deleted: a broker that holds some of it does not answer"
+                )
 
     async def add_partitions(self, name: str, count: int, *, timeout_s: float) -> None:
         """Let a topic have ``count`` partitions, more than it has."""
@@ -183,9 +185,11 @@ class Desk:
         if known is None or known.epoch != broker_epoch:
             raise StaleBrokerEpoch(f"broker {broker_id} of epoch {broker_epoch} is not live")
 
-    async def _do(self, work: Callable[[], Awaitable[Told]], timeout_s: float, otherwise: str) -> None:
+    async def _do(
+        self, work: Callable[[], Awaitable[Told]], timeout_s: float, otherwise: str, *, urgent: bool = False
+    ) -> None:
         """Do something in turn, and wait until the brokers have heard what follows from it."""
-        told = await self._loop.in_turn(work, timeout_s, otherwise)
+        told = await self._loop.in_turn(work, timeout_s, otherwise, urgent=urgent)
         if told:
             await asyncio.wait(told, timeout=timeout_s)
 

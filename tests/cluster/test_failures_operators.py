@@ -9,14 +9,14 @@ import pytest
 from ottla.client import Admin, Consumer, Producer
 from ottla.local import LocalCluster
 from ottla.wire.names import NO_LEADER
+from ottla.wire.requests import CreateTopicsRequest, NewTopic
 from tests.support.cluster import wait_until
+from tests.support.raw_client import RawClient, framed
 from tests.support.tapped_broker import tapped_brokers
 from tests.support.workload import HASTY, WAIT_S, leader_of
 from tests.support.znodes import partition_state
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
-
-CONTROLLER, FIRST, SECOND = 0, 1, 2
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +37,11 @@ def make_topic(admin: Admin, assignment: list[list[int]], min_insync: int) -> st
     return name
 
 
+def not_controller(cluster: LocalCluster, admin: Admin) -> list[int]:
+    controller = admin.describe_cluster(timeout=WAIT_S).controller
+    return [broker for broker in cluster.brokers if broker != controller]
+
+
 def write(cluster: LocalCluster, topic: str, values: list[bytes]) -> None:
     with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
         for value in values:
@@ -54,19 +59,20 @@ def read(cluster: LocalCluster, topic: str, count: int) -> list[bytes]:
 def test_what_is_acked_after_min_insync_was_lowered_survives_the_death_of_its_only_holder(
     cluster: LocalCluster, admin: Admin
 ) -> None:
-    topic = make_topic(admin, [[FIRST, SECOND]], min_insync=2)
+    first, second, _ = not_controller(cluster, admin)
+    topic = make_topic(admin, [[first, second]], min_insync=2)
     write(cluster, topic, [b"by both"])
-    cluster.kill(SECOND)
-    wait_until(lambda: partition_state(cluster, topic).state.isr == (FIRST,), WAIT_S)
-    assert partition_state(cluster, topic).state.elr == (SECOND,), "nothing is committed without it"
+    cluster.kill(second)
+    wait_until(lambda: partition_state(cluster, topic).state.isr == (first,), WAIT_S)
+    assert partition_state(cluster, topic).state.elr == (second,), "nothing is committed without it"
     admin.alter_topic_config(topic, {"min.insync.replicas": "1"}, timeout=WAIT_S)
     write(cluster, topic, [b"by the first alone"])
     assert partition_state(cluster, topic).state.elr == (), "it does not have everything any more"
-    cluster.kill(FIRST)
-    cluster.start(SECOND)
+    cluster.kill(first)
+    cluster.start(second)
     wait_until(lambda: partition_state(cluster, topic).state.leader == NO_LEADER, WAIT_S)
-    cluster.start(FIRST)
-    wait_until(lambda: leader_of(admin, topic) == FIRST, WAIT_S)
+    cluster.start(first)
+    wait_until(lambda: leader_of(admin, topic) == first, WAIT_S)
     assert read(cluster, topic, 2) == [b"by both", b"by the first alone"]
 
 
@@ -94,14 +100,15 @@ def test_partition_that_is_moved_twice_at_once_ends_where_it_was_sent_last(
 def test_replica_that_was_away_when_its_partition_moved_is_deleted_when_it_comes_back(
     cluster: LocalCluster, admin: Admin
 ) -> None:
-    topic = make_topic(admin, [[1, 2]], min_insync=1)
+    first, second, third = not_controller(cluster, admin)
+    topic = make_topic(admin, [[first, second]], min_insync=1)
     write(cluster, topic, [b"x"])
-    cluster.kill(2)
-    admin.reassign(topic, 0, [1, 3], timeout=WAIT_S)
-    wait_until(lambda: replicas_of(admin, topic) == [1, 3], WAIT_S)
-    assert 2 in holders(cluster, topic)
-    cluster.start(2)
-    wait_until(lambda: holders(cluster, topic) == {1, 3}, WAIT_S)
+    cluster.kill(second)
+    admin.reassign(topic, 0, [first, third], timeout=WAIT_S)
+    wait_until(lambda: replicas_of(admin, topic) == [first, third], WAIT_S)
+    assert second in holders(cluster, topic)
+    cluster.start(second)
+    wait_until(lambda: holders(cluster, topic) == {first, third}, WAIT_S)
     assert read(cluster, topic, 1) == [b"x"]
 
 
@@ -112,3 +119,25 @@ def replicas_of(admin: Admin, topic: str) -> list[int]:
 def holders(cluster: LocalCluster, topic: str) -> set[int]:
     """The brokers whose disk has something of a topic."""
     return {broker for broker in cluster.brokers if (cluster.data_path(broker) / f"{topic}-0").exists()}
+
+
+def test_failure_of_a_broker_is_dealt_with_while_clients_ask_for_more_than_can_be_done(
+    cluster: LocalCluster, admin: Admin
+) -> None:
+    """Of hundreds of wishes, the askers of which have hung up, none is done before a broker's death, and most not at all."""
+    controller = admin.describe_cluster(timeout=WAIT_S).controller
+    first, second, _ = not_controller(cluster, admin)
+    topic = make_topic(admin, [[first, second]], min_insync=1)
+    write(cluster, topic, [b"x"])
+    before = set(admin.list_topics(timeout=WAIT_S))
+    host, _, port = cluster.address(controller).rpartition(":")
+    for crowd in range(20):
+        with RawClient((host, int(port))) as client:
+            for wish in range(10):
+                new = [NewTopic(f"wish-{crowd}-{wish}-{i}", 10, 1, {}) for i in range(10)]
+                client.send(framed(CreateTopicsRequest(new, 60_000)))
+    cluster.kill(first)
+    wait_until(lambda: partition_state(cluster, topic).state.leader == second, 10)
+    cluster.start(first)
+    made = set(admin.list_topics(timeout=WAIT_S)) - before
+    assert len(made) < 200, "2,000 were asked for by clients that did not wait"

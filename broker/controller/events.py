@@ -1,0 +1,105 @@
+"""What a controller has to deal with, one thing after the other: what happens to the cluster first, then what is asked of it.
+
+A petition is done only if whoever asked is still there when its turn comes. Once it has begun it is done to its end: it runs
+in the task that takes the events, and only the waiting can be given up.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from ottla.wire.errors import (
+    NotController,
+    OttlaError,
+    RequestTimedOut,
+    StaleControllerEpoch,
+    ThrottlingQuotaExceeded,
+)
+
+R = TypeVar("R")
+Event = Callable[[], Awaitable[None]]
+
+PETITIONS_MAX = 1_000
+"""More than this wait only if they come faster than ZooKeeper writes; they would time out in the queue."""
+
+
+class OutOfStep(OttlaError):
+    """What was decided did not reach ZooKeeper, or its outcome cannot be read: a new term begins by reading everything."""
+
+
+class Events:
+    """One term's."""
+
+    def __init__(self) -> None:
+        self._urgent: deque[Event] = deque()
+        self._petitions: deque[tuple[Event, asyncio.Future[Any]]] = deque()
+        self._asked: set[asyncio.Future[Any]] = set()
+        self._some = asyncio.Event()
+        self._over = False
+
+    def put(self, event: Event) -> None:
+        """Something happened to the cluster."""
+        self._urgent.append(event)
+        self._some.set()
+
+    async def next(self) -> Event:
+        """The next one; waits if there is none."""
+        while True:
+            if self._urgent:
+                return self._urgent.popleft()
+            while self._petitions:
+                event, result = self._petitions.popleft()
+                if not result.done():  # else nobody waits for it any more
+                    return event
+            self._some.clear()
+            await self._some.wait()
+
+    async def in_turn(
+        self, work: Callable[[], Awaitable[R]], timeout_s: float, otherwise: str, *, urgent: bool = False
+    ) -> R:
+        """Do something as an event, and wait here for its result. ``urgent``: it is about the cluster, not about a client."""
+        if self._over:
+            raise NotController
+        if not urgent and len(self._petitions) >= PETITIONS_MAX:
+            raise ThrottlingQuotaExceeded(f"{len(self._petitions)} requests wait for the controller; try again later")
+        result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+
+        async def event() -> None:
+            try:
+                settle(result, await work())
+            except (StaleControllerEpoch, OutOfStep) as error:
+                settle(result, error=NotController(str(error)))
+                raise
+            except OttlaError as error:
+                settle(result, error=error)
+
+        self._asked.add(result)
+        result.add_done_callback(self._asked.discard)
+        if urgent:
+            self.put(event)
+        else:
+            self._petitions.append((event, result))
+            self._some.set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await result
+        except TimeoutError:
+            raise RequestTimedOut(f"{otherwise} in {timeout_s:g} s") from None
+
+    def close(self) -> None:
+        """The term is over: nobody's wish will be done any more."""
+        self._over = True
+        for result in list(self._asked):
+            settle(result, error=NotController())
+        self._petitions.clear()
+
+
+def settle(waiter: asyncio.Future[Any], result: Any = None, *, error: OttlaError | None = None) -> None:
+    """Give a waiter its result, unless it has one or waits no more."""
+    if waiter.done():
+        return
+    if error is not None:
+        waiter.set_exception(error)
+    else:
+        waiter.set_result(result)

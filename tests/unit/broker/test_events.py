@@ -1,0 +1,119 @@
+"""In which order a controller does things, and what it does not do at all."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ottla.broker.controller import events as module
+from ottla.broker.controller.events import Event, Events, OutOfStep
+from ottla.wire.errors import InvalidRequest, NotController, RequestTimedOut, ThrottlingQuotaExceeded
+
+
+class Script:
+    """Events that note when they were done."""
+
+    def __init__(self) -> None:
+        self.events = Events()
+        self.done: list[str] = []
+
+    def event(self, name: str) -> Event:
+        async def happen() -> None:
+            self.done.append(name)
+
+        return happen
+
+    def work(self, name: str) -> Callable[[], Awaitable[str]]:
+        async def do() -> str:
+            self.done.append(name)
+            return f"did {name}"
+
+        return do
+
+    def ask(self, name: str, timeout_s: float = 10.0, *, urgent: bool = False) -> "asyncio.Task[str]":
+        return asyncio.create_task(self.events.in_turn(self.work(name), timeout_s, f"no {name}", urgent=urgent))
+
+    async def run(self, count: int) -> None:
+        for _ in range(count):
+            await (await self.events.next())()
+
+
+async def test_failures_of_brokers_come_before_wishes_of_clients() -> None:
+    script = Script()
+    wishes = [script.ask(f"wish {i}") for i in range(3)]
+    relief = script.ask("relief", urgent=True)
+    await asyncio.sleep(0)
+    script.events.put(script.event("a broker died"))
+    await script.run(5)
+    assert script.done == ["relief", "a broker died", "wish 0", "wish 1", "wish 2"]
+    assert await wishes[0] == "did wish 0"
+    assert await relief == "did relief"
+
+
+async def test_wish_of_somebody_who_is_gone_is_not_done() -> None:
+    script = Script()
+    gone, impatient, there = script.ask("gone"), script.ask("impatient", 0.001), script.ask("there")
+    await asyncio.sleep(0)
+    gone.cancel()
+    with pytest.raises(RequestTimedOut, match=r"no impatient in 0\.001 s"):
+        await impatient
+    await script.run(1)
+    assert script.done == ["there"]
+    assert await there == "did there"
+
+
+async def test_wishes_are_bounded_and_those_of_brokers_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PETITIONS_MAX", 2)
+    script = Script()
+    waiting = [script.ask("a"), script.ask("b")]
+    await asyncio.sleep(0)
+    with pytest.raises(ThrottlingQuotaExceeded):
+        await script.ask("c")
+    relief = script.ask("relief", urgent=True)
+    await asyncio.sleep(0)
+    await script.run(3)
+    assert script.done == ["relief", "a", "b"]
+    await asyncio.gather(*waiting, relief)
+
+
+async def test_event_that_comes_while_nobody_looks_is_found() -> None:
+    script = Script()
+    waiting = asyncio.create_task(script.run(1))
+    await asyncio.sleep(0)
+    script.events.put(script.event("late"))
+    await asyncio.wait_for(waiting, 5)
+    assert script.done == ["late"]
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "ends"), [(InvalidRequest, InvalidRequest, False), (OutOfStep, NotController, True)]
+)
+async def test_error_is_told_and_one_that_ends_the_term_ends_it(
+    error: type[Exception], told: type[Exception], ends: bool
+) -> None:
+    events = Events()
+
+    async def fail() -> None:
+        raise error("because")
+
+    asked = asyncio.create_task(events.in_turn(fail, 10, "nothing"))
+    await asyncio.sleep(0)
+    event = await events.next()
+    if ends:
+        with pytest.raises(OutOfStep):
+            await event()
+    else:
+        await event()
+    with pytest.raises(told):
+        await asked
+
+
+async def test_when_the_term_is_over_everybody_hears_of_it() -> None:
+    script = Script()
+    waiting = [script.ask("a"), script.ask("b", urgent=True)]
+    await asyncio.sleep(0)
+    script.events.close()
+    for asked in [*waiting, script.ask("c")]:
+        with pytest.raises(NotController):
+            await asked
+    assert script.done == []
