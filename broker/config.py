@@ -75,6 +75,9 @@ class BrokerConfig:
     message_max_bytes: int = setting(1024 * 1024 + 12, "the largest record batch")
     min_insync_replicas: int = setting(1, "how many replicas must have a record before acks=all is answered")
     replica_lag_time_max_ms: int = setting(10_000, "a follower that has not caught up for this long is out of sync")
+    controlled_shutdown_max_retries: int = setting(
+        3, "how often a broker that stops asks again to be relieved of what it leads, before it stops all the same"
+    )
     leader_imbalance_check_interval_seconds: int = setting(
         300, "how often leadership is given back to preferred leaders that are in sync"
     )
@@ -107,6 +110,8 @@ class BrokerConfig:
             self.log_flush_policy,
             "os or durable",
         )
+        retries = self.controlled_shutdown_max_retries
+        _require(retries >= 0, "controlled.shutdown.max.retries", retries, "0 or more")
         for name in ("log_segment_bytes", "message_max_bytes", "min_insync_replicas", "socket_request_max_bytes"):
             _require(getattr(self, name) > 0, property_name(name), getattr(self, name), "a positive number")
         busy = self.socket_busy_poll_us

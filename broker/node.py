@@ -51,6 +51,10 @@ from ottla.zk.znodes import BrokerZnode
 
 logger = logging.getLogger(__name__)
 
+PART_STOP_LIMIT_S = 1.0
+LEAVE_LIMIT_S = 5.0
+"""Whatever others do, a broker has stopped within ten seconds, which is how long Docker waits. Its own disk has no limit."""
+
 GC_THRESHOLDS = (10_000, 10, 10)
 """Requests leave hardly any cycles behind: the default of 700 objects would look for some every few requests."""
 
@@ -94,7 +98,7 @@ class Node:
         stay_awake(config.socket_busy_poll_us)
         session = ZkSession(config.zookeeper_connect, timeout_ms=config.zookeeper_session_timeout_ms)
         await session.start(config.zookeeper_connection_timeout_ms / 1000)
-        self._parts.push_async_callback(session.close)
+        self._stops(session.close)
         await ensure_persistent_paths(session)
         identity = Identity(config.broker_id, NO_EPOCH, await cluster_id(session), await cluster_secret(session))
 
@@ -110,22 +114,22 @@ class Node:
             trust := DataTrust(log_dirs),
         )
         flusher = Flusher()
-        self._parts.push_async_callback(flusher.close)
+        self._stops(flusher.close, limit_s=None)
         self._waiting.on_grown = DurablePartitions(flusher).grown
         fetchers = Fetchers(lambda: membership.identity, view.endpoint, flusher)
         partitions = Partitions(
             config.broker_id, log_dirs, log_defaults(config), config.min_insync_replicas, self._waiting, fetchers.update
         )
-        self._parts.push_async_callback(partitions.close)
-        self._parts.push_async_callback(fetchers.stop)
+        self._stops(partitions.close, limit_s=None)  # what is on disk must be whole
+        self._stops(fetchers.stop)
         self._start_cleaning(log_dirs, partitions)
         isr_loop = IsrLoop(session, lambda: membership.identity, partitions, config.replica_lag_time_max_ms / 1000)
         isr_loop.start()
-        self._parts.push_async_callback(isr_loop.stop)
+        self._stops(isr_loop.stop)
         membership.on_fenced = partitions.step_down_all
         failures = FailureLoop(lambda failed: ask_for_replacement(membership, view, failed))
         self._waiting.on_changed += [failures.look_at, isr_loop.partition_changed]
-        self._parts.push_async_callback(failures.stop)
+        self._stops(failures.stop)
         handlers = self._handlers(
             membership, partitions, view, isr_loop, InitProducerIdHandler(session, config.broker_id)
         )
@@ -140,9 +144,9 @@ class Node:
         )
         admin_address = parse_address("admin.listener", config.admin_listener)
         self.admin_port = await _listen("admin.listener", admin.start, admin_address)
-        self._parts.push_async_callback(admin.stop)
+        self._stops(admin.stop)
         await membership.start()
-        self._parts.push_async_callback(membership.stop)
+        self._stops(membership.stop)
         data = DataLoop(
             session,
             membership,
@@ -151,8 +155,20 @@ class Node:
             leaderless=lambda: view.waits_for(config.broker_id),
         )
         data.start()
-        self._parts.push_async_callback(data.stop)
-        self._parts.push_async_callback(leave_in_order, membership, view)
+        self._stops(data.stop)
+        self._stops(partial(leave_in_order, membership, view, config.controlled_shutdown_max_retries), LEAVE_LIMIT_S)
+
+    def _stops(self, stop: Callable[[], Awaitable[None]], limit_s: float | None = PART_STOP_LIMIT_S) -> None:
+        """How a part is stopped when its turn comes. One that cannot in time must not keep the logs from being closed."""
+
+        async def stop_in_time() -> None:
+            try:
+                async with asyncio.timeout(limit_s):
+                    await stop()
+            except TimeoutError:
+                logger.warning("a part did not stop in time and is left part=%s limit_s=%s", stop, limit_s)
+
+        self._parts.push_async_callback(stop_in_time)
 
     # --- parts ---------------------------------------------------------------------------------------------------------
 
@@ -182,7 +198,7 @@ class Node:
                 intervals=intervals,
             )
             cleaner.start()
-            self._parts.push_async_callback(cleaner.stop)
+            self._stops(cleaner.stop, limit_s=None)
 
     def _registration(self, data_uuid: str) -> BrokerZnode:
         config = self._config
@@ -198,7 +214,7 @@ class Node:
         }
         server = Server(next(iter(doors.values())), self._config.limits(), self._waiting.turn)
         server.on_broker_lost = on_broker_lost
-        self._parts.push_async_callback(server.stop)
+        self._stops(server.stop)
         for address, dispatch in doors.items():
             start = partial(server.start, handler=dispatch)
             self.ports[address.listener] = await _listen("listeners", start, address)

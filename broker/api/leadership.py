@@ -19,7 +19,9 @@ from ottla.wire.names import TopicPartition
 logger = logging.getLogger(__name__)
 
 SHUTDOWN_TIMEOUT_S = 5.0
-SHUTDOWN_TRIES = 3
+ASK_TIMEOUT_S = 1.5
+"""How long one try to be relieved may take: a controller that is asleep will not be woken by waiting."""
+RETRY_S = 0.1
 TIMEOUT_MAX_S = 120.0
 
 
@@ -88,18 +90,19 @@ class LeadershipHandlers:
         return controller
 
 
-async def leave_in_order(member: Member, view: ClusterView) -> None:
-    """Have leadership moved away before this broker stops; if that cannot be done in time, stop all the same."""
+async def leave_in_order(member: Member, view: ClusterView, retries: int) -> None:
+    """Have leadership moved away before this broker stops; if that cannot be done in a few tries, stop all the same."""
     if len(view.brokers) < 2:
         return
-    for _ in range(SHUTDOWN_TRIES):
+    for _ in range(1 + retries):
         try:
-            left = await _ask_to_be_relieved(member, view)
+            async with asyncio.timeout(ASK_TIMEOUT_S):
+                left = await _ask_to_be_relieved(member, view)
             logger.info("broker is relieved broker=%d still_led=%d", member.identity.broker_id, len(left))
             return
-        except OttlaError as error:
-            logger.info("broker is not relieved broker=%d error=%s", member.identity.broker_id, error)
-            await asyncio.sleep(0.1)
+        except (OttlaError, TimeoutError) as error:
+            logger.info("broker is not relieved broker=%d error=%r", member.identity.broker_id, error)
+            await asyncio.sleep(RETRY_S)
 
 
 async def ask_for_replacement(member: Member, view: ClusterView, failed: list[TopicPartition]) -> None:

@@ -1,7 +1,9 @@
 """What people do to a cluster at the wrong moment: lower a rule, move a partition twice. Nothing acknowledged is lost by it."""
 
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -141,3 +143,43 @@ def test_failure_of_a_broker_is_dealt_with_while_clients_ask_for_more_than_can_b
     cluster.start(first)
     made = set(admin.list_topics(timeout=WAIT_S)) - before
     assert len(made) < 200, "2,000 were asked for by clients that did not wait"
+
+
+STOP_LIMIT_S = 10.0
+
+
+@contextmanager
+def asleep(pause: Callable[[int], None], resume: Callable[[int], None], which: int) -> Iterator[None]:
+    pause(which)
+    try:
+        yield
+    finally:
+        resume(which)
+
+
+def stops_cleanly(cluster: LocalCluster, broker: int) -> None:
+    began = time.monotonic()
+    assert cluster.terminate(broker, timeout_s=60) == 0
+    took_s = time.monotonic() - began
+    assert took_s < STOP_LIMIT_S, f"it took {took_s:.1f} s"
+    assert "clean=True" in cluster.log_path(broker).read_text().rpartition("broker is told to stop")[2]
+
+
+@pytest.mark.parametrize("sleeper", ["the controller", "zookeeper"])
+def test_broker_that_is_told_to_stop_has_stopped_in_time_whoever_sleeps(sleeper: str) -> None:
+    patient = {"zookeeper.session.timeout.ms": "20000", "replica.lag.time.max.ms": "30000"}
+    with (
+        LocalCluster(brokers=2, broker_config=patient) as cluster,
+        Admin(bootstrap_servers=cluster.bootstrap) as admin,
+    ):
+        (broker,) = not_controller(cluster, admin)
+        topic = make_topic(admin, [[broker]], min_insync=1)
+        write(cluster, topic, [b"x"])
+        if sleeper == "zookeeper":
+            sleep = asleep(cluster.zookeeper_servers.pause, cluster.zookeeper_servers.resume, 0)
+        else:
+            sleep = asleep(cluster.pause, cluster.resume, 1 - broker)
+        with sleep:
+            stops_cleanly(cluster, broker)
+        cluster.start(broker)
+        assert read(cluster, topic, 1) == [b"x"]
