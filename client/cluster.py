@@ -21,7 +21,7 @@ from ottla.wire.errors import (
     error_for,
 )
 from ottla.wire.messages import BrokerEndpoint, Message, Request
-from ottla.wire.names import TopicPartition, check_topic_name
+from ottla.wire.names import NO_EPOCH, TopicPartition, check_topic_name
 from ottla.wire.requests import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
 
 M = TypeVar("M", bound=Message)
@@ -74,6 +74,11 @@ class Cluster:
         """The broker that leads a partition, if one is known."""
         partition = self.partition(where)
         return partition.leader if partition is not None and partition.leader in self.brokers else None
+
+    def leader_epoch(self, where: TopicPartition) -> int:
+        """The epoch in which it leads: a broker that was replaced, or does not know yet that it leads, does not answer."""
+        partition = self.partition(where)
+        return partition.leader_epoch if partition is not None else NO_EPOCH
 
     def learn_leader(self, where: TopicPartition, leader: int, leader_epoch: int) -> bool:
         """Believe a broker that said who leads now; whether that was news."""

@@ -48,6 +48,7 @@ class Inbox:
         self._records: list[Record] = []
         self._left = iter(self._records)
         self._reading: _Entry | None = None
+        self._opening: _Entry | None = None  # on its way from _fetched to _reading, or out of here
         self._behind = 0  # the offset behind _records
         self._failure: tuple[Assigned, int, OttlaError] | None = None
         # Each of the two is changed by one thread only, so that none can undo what the other one counted.
@@ -66,10 +67,9 @@ class Inbox:
     def put(self, state: Assigned, batches: list[RecordBatch]) -> None:
         for batch in batches:
             self._bytes_put += batch.size
-            # A fetch gives whole batches: the first after a seek may begin before the offset that was sought.
-            skip = (
-                sum(1 for offset in batch.offsets() if offset < state.start) if batch.base_offset < state.start else 0
-            )
+            # A fetch gives whole batches: the first may begin before the offset that was asked for.
+            start = state.fetch_offset
+            skip = sum(1 for offset in batch.offsets() if offset < start) if batch.base_offset < start else 0
             self._fetched.append(_Entry(state, state.generation, batch, skip))
         self.on_data()
 
@@ -80,8 +80,10 @@ class Inbox:
 
     def holds(self, state: Assigned) -> bool:
         """Whether records of a partition are here that the caller has not taken."""
-        reading = self._reading
-        return any(entry.state is state and not entry.stale for entry in list(self._fetched)) or (
+        if any(entry.state is state and not entry.stale for entry in list(self._fetched)):
+            return True
+        opening, reading = self._opening, self._reading  # in this order: the caller's thread fills them in this order
+        return (opening is not None and opening.state is state and not opening.stale) or (
             reading is not None and reading.state is state and not reading.stale and length_hint(self._left) > 0
         )
 
@@ -119,10 +121,12 @@ class Inbox:
         rest = self._rest()
         while size < most_bytes and (entry := rest or self._pop()) is not None:
             rest = None
-            entry.state.position = entry.batch.next_offset
+            if not entry.stale:
+                entry.state.position = entry.batch.next_offset
             if entry.skip < entry.batch.count:
                 taken.append(entry.fetched())
                 size += entry.batch.size
+        self._opening = None
         if not taken:
             self._raise_failure()
         return taken
@@ -149,10 +153,13 @@ class Inbox:
                 return True
             self._settle()
             self._reading = None
-        while (entry := self._pop()) is not None:
-            if self._open(entry):
-                return True
-        return False
+        try:
+            while (entry := self._pop()) is not None:
+                if self._open(entry):
+                    return True
+            return False
+        finally:
+            self._opening = None
 
     def _open(self, entry: _Entry) -> bool:
         """Decode a batch. One that cannot be read stays where it is, and fails until somebody seeks past it."""
@@ -200,7 +207,8 @@ class Inbox:
     def _rest(self) -> _Entry | None:
         """What is left of the batch being read, as a batch again."""
         self.drop_stale()
-        reading, left = self._reading, length_hint(self._left)
+        self._opening = reading = self._reading
+        left = length_hint(self._left)
         self._reading = None
         if reading is None or not left:
             return None
@@ -219,6 +227,7 @@ class Inbox:
 
     def _pop(self) -> _Entry | None:
         while self._fetched:
+            self._opening = self._fetched[0]
             entry = self._fetched.popleft()
             was_full = not self.room
             self._bytes_taken += entry.batch.size

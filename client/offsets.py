@@ -46,7 +46,7 @@ async def ask_offsets(
             by_leader[leader].append(where)
 
     async def ask(leader: int, group: list[TopicPartition]) -> None:
-        parts = [ListOffsetsPart(where.topic, where.partition, wanted[where]) for where in group]
+        parts = [ListOffsetsPart(*where, wanted[where], cluster.leader_epoch(where)) for where in group]
         try:
             channel = await cluster.channel(leader)
             answer = await channel.ask(ListOffsetsRequest(parts), ListOffsetsResponse, timeout_s)

@@ -123,7 +123,7 @@ class _Fetch:
 
     def _read_part(self, part: FetchPart, left: int) -> int:
         try:
-            partition = self._partitions.led(part.topic, part.partition, part.leader_epoch)
+            partition = self._partitions.led(part.topic, part.partition, part.leader_epoch, part.topic_id)
             # The first batch of an answer comes whole, or a batch larger than the limits would block a reader for ever.
             first = self.size == 0
             most = min(max(part.max_bytes, 0), left)
