@@ -19,7 +19,6 @@ from ottla.wire.requests import (
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    MetadataRequest,
     MetadataResponse,
     NewTopic,
     ReassignRequest,
@@ -165,10 +164,9 @@ class AsyncAdmin:
             raise final.error from None
 
     async def _metadata(self, topics: list[str] | None, timeout: float) -> MetadataResponse:
-        async def attempt() -> MetadataResponse:
-            return await self._cluster.ask_any(MetadataRequest(topics=topics), MetadataResponse)
-
-        return await self._cluster.retry(attempt, timeout, "the cluster was not described")
+        return await self._cluster.retry(
+            lambda: self._cluster.metadata(topics), timeout, "the cluster was not described"
+        )
 
 
 class _Final(Exception):

@@ -1,6 +1,7 @@
 """The cluster as a client knows it: who leads what, and a connection to each broker."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -12,6 +13,7 @@ from ottla.net.channel import Channel
 from ottla.net.heap import keep_freed_memory
 from ottla.net.retry import backoff
 from ottla.wire.errors import (
+    BrokerNotAvailable,
     ClientClosed,
     ClientTimeout,
     LeaderNotAvailable,
@@ -23,6 +25,8 @@ from ottla.wire.errors import (
 from ottla.wire.messages import BrokerEndpoint, Message, Request
 from ottla.wire.names import NO_EPOCH, TopicPartition, check_topic_name
 from ottla.wire.requests import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
+
+logger = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=Message)
 R = TypeVar("R")
@@ -59,6 +63,8 @@ class Cluster:
         """Grows whenever something was learnt: what was derived from the metadata may be outdated then."""
         self.controller = -1
         self.cluster_id = ""
+        self._heard = (0, 0)
+        """The version of the newest metadata that a broker told: what is older is not listened to."""
         self.watched: set[str] = set()
         """The topics that a refresh asks for: those of the client, and no others."""
 
@@ -123,17 +129,32 @@ class Cluster:
         async with self._refreshing:
             if self._refreshed_at > asked_at and self._known_names() >= self.watched:
                 return  # somebody else asked while we waited for our turn
-            self._learn(await self.ask_any(MetadataRequest(topics=sorted(self.watched)), MetadataResponse))
+            await self.metadata(sorted(self.watched))
             self._refreshed_at = time.monotonic()
+
+    async def metadata(self, topics: list[str] | None) -> MetadataResponse:
+        """Ask any broker for these topics, or all; who knows less than others have told before does not count."""
+        answer = await self.ask_any(MetadataRequest(topics), MetadataResponse, self._check_version)
+        self._learn(answer)
+        return answer
+
+    def _check_version(self, answer: MetadataResponse) -> None:
+        if answer.cluster_id == self.cluster_id and answer.version < self._heard:
+            text = f"knows the cluster as of version {answer.version}; {self._heard} was told before"
+            raise BrokerNotAvailable(text)
 
     def _known_names(self) -> set[str]:
         return self.topics.keys() | self._missing.keys()
 
     def _learn(self, answer: MetadataResponse) -> None:
-        self.version += 1
+        if self.cluster_id not in ("", answer.cluster_id):  # its versions and ours have nothing to do with each other
+            logger.warning("another cluster answers cluster_id=%s before=%s", answer.cluster_id, self.cluster_id)
+        self._heard = answer.version
         self.cluster_id, self.controller = answer.cluster_id, answer.controller
         self.brokers = {broker.id: broker for broker in answer.brokers}
         for topic in answer.topics:
+            if topic.name not in self.watched:
+                continue
             if not topic.error_code:
                 self._missing.pop(topic.name, None)
                 self.topics[topic.name] = newest(topic, self.topics.get(topic.name))
@@ -141,6 +162,7 @@ class Cluster:
                 self._missing[topic.name] = error_for(topic.error_code, topic.error_message, topic=topic.name)
                 if topic.error_code == UnknownTopicOrPartition.code:
                     self.topics.pop(topic.name, None)
+        self.version += 1  # last: whoever sees it, in another thread, must find what it stands for
 
     # --- connections -----------------------------------------------------------------------------------------------------
 
@@ -195,14 +217,15 @@ class Cluster:
 
     # --- asking ----------------------------------------------------------------------------------------------------------
 
-    async def ask_any(self, request: Request, kind: type[M]) -> M:
-        """Ask the brokers that are known, then those of bootstrap_servers, until one answers."""
+    async def ask_any(self, request: Request, kind: type[M], check: Callable[[M], None] = lambda _: None) -> M:
+        """Ask the brokers that are known, then those of bootstrap_servers, until one answers and ``check`` does not raise."""
         addresses = self._askable()
         for address in addresses:
             patience_s = METADATA_TIMEOUT_S if address == addresses[-1] else IMPATIENT_S
             try:
                 channel = await self._channel_to(*address)
                 answer = await channel.ask(request, kind, patience_s)
+                check(answer)
             except ClientClosed:
                 if self.closed:
                     raise
@@ -282,8 +305,9 @@ class Cluster:
 
 
 def newest(told: TopicMetadata, known: TopicMetadata | None) -> TopicMetadata:
-    """What a broker told, except where it is behind what another told before: leader epochs only grow."""
+    """What a broker told, except where it is behind what another told before: leader epochs and partitions only grow."""
     if known is not None and known.topic_id == told.topic_id:
+        told.partitions += known.partitions[len(told.partitions) :]
         for place, (new, old) in enumerate(zip(told.partitions, known.partitions, strict=False)):
             if new.leader_epoch < old.leader_epoch:
                 told.partitions[place] = old

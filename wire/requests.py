@@ -56,6 +56,8 @@ class MetadataResponse(Message):
     controller: int
     brokers: list[BrokerEndpoint]
     topics: list[TopicMetadata]
+    version: tuple[int, int] = (0, 0)
+    """How new this is: the epoch of the controller that told it, and its count. Of two answers, the larger is the later one."""
 
 
 class MetadataRequest(Request):

@@ -77,9 +77,9 @@ class ControllerState:
         self._leaders.mended(joined | gone)
         if not joined and not gone:
             return actions
+        others = self._orders.live_brokers(sorted(self.brokers.keys() - joined))
         # Before the writes that a bounce led to: what was known until then must not arrive after what was decided.
-        actions = self._orders.full_metadata(sorted(joined)) + actions
-        actions += self._orders.live_brokers(sorted(self.brokers.keys() - joined))
+        actions = self._orders.full_metadata(sorted(joined)) + actions + others
         self._leaders.distrust(joined)
         actions += self._leaders.elections()
         actions += self._orders.everything(sorted(joined), but=self._leaders.distrusted)

@@ -5,10 +5,11 @@ request waits in ``pending`` until somebody delivers it; its answer is what the 
 """
 
 import asyncio
+import copy
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from ottla.client.cluster import Cluster
 from ottla.client.config import ClientConfig
@@ -21,6 +22,7 @@ from ottla.wire.errors import (
     OffsetOutOfRange,
     OttlaError,
     UnknownLeaderEpoch,
+    UnknownTopicOrPartition,
 )
 from ottla.wire.messages import EARLIEST, BrokerEndpoint, Message, Request
 from ottla.wire.names import NO_EPOCH
@@ -38,6 +40,8 @@ from ottla.wire.requests import (
     PartitionMetadata,
     TopicMetadata,
 )
+
+M = TypeVar("M", bound=Message)
 
 TOPIC = "t"
 
@@ -70,6 +74,11 @@ class World:
         self.truth = [Replica(1, dice.randrange(brokers)) for _ in range(partitions)]
         self.known = {broker: [replica.copy() for replica in self.truth] for broker in self.brokers}
         self.pending: list[Callable[[], None]] = []
+        self._epoch, self._count = 1, 0
+        self.told: list[MetadataResponse] = []
+        """All that controllers told of the cluster, in order; a broker has heard of it up to ``heard``."""
+        self.heard = dict.fromkeys(self.brokers, 0)
+        self.tell()
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -85,6 +94,7 @@ class World:
         replica = self.truth[number]
         replica.leader, replica.epoch = self.dice.choice(self.brokers), replica.epoch + 1
         self.known[replica.leader][number] = replica.copy()
+        self.tell()
 
     def retain(self) -> None:
         """The oldest batches are deleted."""
@@ -93,13 +103,37 @@ class World:
 
     def recreate(self) -> None:
         """The topic is deleted and created anew. Nobody but its leaders knows yet."""
+        self.tell(None)
         for number, replica in enumerate(self.truth):
             new = self.truth[number] = Replica(replica.incarnation + 1, self.dice.choice(self.brokers))
             self.known[new.leader][number] = new.copy()
+            self.tell(number + 1)
+
+    def replace_controller(self) -> None:
+        self._epoch, self._count = self._epoch + 1, 0
+        self.tell()
+
+    def tell(self, partitions: int | None = -1) -> None:
+        """A controller tells everybody of a change: of the topic with so many partitions, or None if it is gone."""
+        self._count += 1
+        endpoints = [BrokerEndpoint(broker, "nowhere", broker) for broker in self.brokers]
+        topic = TopicMetadata(TOPIC, "", [], {}, UnknownTopicOrPartition.code, "gone")
+        if partitions is not None:
+            some = self.truth if partitions < 0 else self.truth[:partitions]
+            states = [PartitionMetadata(n, r.leader, r.epoch, self.brokers, self.brokers) for n, r in enumerate(some)]
+            topic = TopicMetadata(TOPIC, topic_id(self.truth[0]), states, {})
+        self.told.append(MetadataResponse("cluster", 0, endpoints, [topic], (self._epoch, self._count)))
+
+    def listen(self) -> None:
+        """A broker hears some of what it was told since."""
+        broker = self.dice.choice(self.brokers)
+        self.heard[broker] = self.dice.randint(self.heard[broker], len(self.told) - 1)
 
     def hear(self, broker: int | None = None) -> None:
         """A broker hears of everything."""
-        self.known[self.dice.choice(self.brokers) if broker is None else broker] = [r.copy() for r in self.truth]
+        broker = self.dice.choice(self.brokers) if broker is None else broker
+        self.known[broker] = [r.copy() for r in self.truth]
+        self.heard[broker] = len(self.told) - 1
 
     def deliver(self, which: int | None = None) -> None:
         if self.pending:
@@ -164,13 +198,9 @@ class World:
         return ListOffsetsPartResult(0, "", TOPIC, part.partition, offset)
 
     def metadata(self) -> Answer:
-        partitions = [
-            PartitionMetadata(number, replica.leader, replica.epoch, self.brokers, self.brokers)
-            for number, replica in enumerate(self.truth)
-        ]
-        topic = TopicMetadata(TOPIC, topic_id(self.truth[0]), partitions, {})
-        endpoints = [BrokerEndpoint(broker, "nowhere", broker) for broker in self.brokers]
-        return Answer(MetadataResponse("cluster", 0, endpoints, [topic]), [])
+        """As any broker knows it: what one knows may be older than what another one told before."""
+        answer = copy.deepcopy(self.told[self.heard[self.dice.choice(self.brokers)]])
+        return Answer(answer, [])
 
 
 def topic_id(replica: Replica) -> str:
@@ -210,5 +240,7 @@ class FakeCluster(Cluster):
     async def channel(self, broker_id: int, lane: int = 0) -> Any:
         return FakeChannel(self._world, broker_id)
 
-    async def ask_any(self, request: Request, kind: type[Any]) -> Any:
-        return (await self._world.ask(self._world.metadata)).message
+    async def ask_any(self, request: Request, kind: type[M], check: Callable[[M], None] = lambda _: None) -> M:
+        answer = cast(M, (await self._world.ask(self._world.metadata)).message)
+        check(answer)
+        return answer
