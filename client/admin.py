@@ -66,10 +66,10 @@ class AsyncAdmin:
         check_topic_name(name)
         fixed = [list(replicas) for replicas in assignment] if assignment is not None else None
         topic = NewTopic(name, partitions, replication_factor, {k: str(v) for k, v in (config or {}).items()}, fixed)
-        request = CreateTopicsRequest([topic], timeout_ms=int(timeout * 1000), validate_only=validate_only)
+        request = CreateTopicsRequest([topic], timeout_ms=self._controller_ms(timeout), validate_only=validate_only)
 
         async def attempt() -> str:
-            answer = await self._cluster.ask_controller(request, CreateTopicsResponse, timeout)
+            answer = await self._cluster.ask_controller(request, CreateTopicsResponse, self._cluster.attempt_s(timeout))
             answer.topics[0].raise_if_failed(topic=name)
             return answer.topics[0].topic_id
 
@@ -78,10 +78,10 @@ class AsyncAdmin:
     async def delete_topic(self, name: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
         """Delete a topic with all its records and wait until it is gone."""
         check_topic_name(name)
-        request = DeleteTopicsRequest([name], timeout_ms=int(timeout * 1000))
+        request = DeleteTopicsRequest([name], timeout_ms=self._controller_ms(timeout))
 
         async def attempt() -> None:
-            answer = await self._cluster.ask_controller(request, DeleteTopicsResponse, timeout)
+            answer = await self._cluster.ask_controller(request, DeleteTopicsResponse, self._cluster.attempt_s(timeout))
             result = answer.topics[0]
             if result.error_code == UnknownTopicOrPartition.code:  # retriable elsewhere; here it is an answer
                 raise _Final(result.error(topic=name))
@@ -94,7 +94,7 @@ class AsyncAdmin:
 
     async def add_partitions(self, name: str, count: int, *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
         """Let a topic have ``count`` partitions, more than it has. Keys may go to other partitions from then on."""
-        request = CreatePartitionsRequest(check_topic_name(name), count, int(timeout * 1000))
+        request = CreatePartitionsRequest(check_topic_name(name), count, self._controller_ms(timeout))
         await self._ask_controller(request, timeout, f"topic {name!r} got no more partitions")
 
     async def alter_topic_config(
@@ -102,14 +102,14 @@ class AsyncAdmin:
     ) -> None:
         """Replace a topic's settings by these."""
         settings = {key: str(value) for key, value in config.items()}
-        request = AlterConfigsRequest(check_topic_name(name), settings, int(timeout * 1000))
+        request = AlterConfigsRequest(check_topic_name(name), settings, self._controller_ms(timeout))
         await self._ask_controller(request, timeout, f"the settings of topic {name!r} were not changed")
 
     async def reassign(
         self, name: str, partition: int, replicas: Iterable[int], *, timeout: float = DEFAULT_TIMEOUT_S
     ) -> None:
         """Begin to move a partition to other brokers, the preferred leader first; describe_topic shows when it is done."""
-        request = ReassignRequest(check_topic_name(name), partition, list(replicas), int(timeout * 1000))
+        request = ReassignRequest(check_topic_name(name), partition, list(replicas), self._controller_ms(timeout))
         await self._ask_controller(request, timeout, f"{name}-{partition} was not moved")
 
     async def elect_leaders(
@@ -117,7 +117,9 @@ class AsyncAdmin:
     ) -> None:
         """Give leadership back to the preferred leaders that are in sync: of these partitions, or of all."""
         named = [PartitionName(*where) for where in partitions] if partitions is not None else None
-        await self._ask_controller(ElectLeadersRequest(named, int(timeout * 1000)), timeout, "no leaders were elected")
+        await self._ask_controller(
+            ElectLeadersRequest(named, self._controller_ms(timeout)), timeout, "no leaders were elected"
+        )
 
     async def list_topics(self, *, timeout: float = DEFAULT_TIMEOUT_S) -> list[str]:
         """The names of all topics, sorted."""
@@ -154,7 +156,7 @@ class AsyncAdmin:
     async def _ask_controller(self, request: Request, timeout: float, otherwise: str) -> None:
         async def attempt() -> None:
             try:
-                await self._cluster.ask_controller(request, Done, timeout)
+                await self._cluster.ask_controller(request, Done, self._cluster.attempt_s(timeout))
             except UnknownTopicOrPartition as error:  # retriable elsewhere; here it is an answer
                 raise _Final(error) from None
 
@@ -162,6 +164,10 @@ class AsyncAdmin:
             await self._cluster.retry(attempt, timeout, otherwise)
         except _Final as final:
             raise final.error from None
+
+    def _controller_ms(self, timeout: float) -> int:
+        """How long the controller may take: a little less than we wait, so that its answer is heard."""
+        return int(self._cluster.attempt_s(timeout) * 900)
 
     async def _metadata(self, topics: list[str] | None, timeout: float) -> MetadataResponse:
         return await self._cluster.retry(

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from ottla.client.config import ClientConfig
 from ottla.client.connect_loop import connect_unhurried
@@ -17,6 +17,7 @@ from ottla.wire.errors import (
     ClientClosed,
     ClientTimeout,
     LeaderNotAvailable,
+    NetworkException,
     NoBrokersAvailable,
     OttlaError,
     UnknownTopicOrPartition,
@@ -31,9 +32,9 @@ logger = logging.getLogger(__name__)
 M = TypeVar("M", bound=Message)
 R = TypeVar("R")
 
-MAIN_LANE, FETCH_LANE = 0, 1
-"""Answers come in the order of the requests, so a fetch that waits for records would hold up all behind it: fetches go over
-a connection of their own."""
+MAIN_LANE, FETCH_LANE, CONTROL_LANE = 0, 1, 2
+"""Answers come in the order of the requests, so a fetch that waits for records, or a change that waits for all brokers, would
+hold up all behind it: each kind goes over a connection of its own."""
 
 METADATA_TIMEOUT_S = 5.0
 """How long one broker may take to answer a metadata request before the next one is asked."""
@@ -41,6 +42,13 @@ METADATA_TIMEOUT_S = 5.0
 
 IMPATIENT_S = 1.0
 """As long as there are others to ask: a broker that is paused takes connections and never answers."""
+
+LOOK_S = 1.0
+"""How often somebody who waits for a broker's answer looks whether that broker still is the one to ask."""
+
+
+class NobodyAnswers(NoBrokersAvailable):
+    """No broker at all could be asked."""
 
 
 class Cluster:
@@ -235,7 +243,7 @@ class Cluster:
                 self._failed_at.pop(address, None)
                 self._tried.pop("{}:{}".format(*address), None)
                 return answer
-        raise NoBrokersAvailable(f"no broker answered; {self.tried()}", hint="is the cluster up? `ottla status` tells")
+        raise NobodyAnswers(f"no broker answered; {self.tried()}", hint="is the cluster up? `ottla status` tells")
 
     def _askable(self) -> list[tuple[str, int]]:
         """Whom to ask, in this order: who did not fail, or longest ago, and of those whom we are connected to."""
@@ -252,8 +260,35 @@ class Cluster:
             await self.refresh()
         if self.controller not in self.brokers:
             raise LeaderNotAvailable("the cluster has no controller at the moment")
-        channel = await self.channel(self.controller)
-        return await channel.ask(request, kind, timeout_s)
+        asked = self.controller
+        channel = await self.channel(asked, CONTROL_LANE)
+        return await self.ask_while(lambda: self.controller == asked, channel, request, kind, timeout_s)
+
+    async def ask_while(
+        self, in_charge: Callable[[], bool], channel: Channel, request: Request, kind: type[M], timeout_s: float
+    ) -> M:
+        """Ask a broker that may be dead without anybody having noticed: it is given up once another one is in charge."""
+        answer = channel.send(request)
+        deadline = time.monotonic() + timeout_s
+        while not answer.done():
+            left = deadline - time.monotonic()
+            await asyncio.wait([answer], timeout=min(left, LOOK_S))
+            if answer.done():
+                break
+            self.suspect(channel.address)
+            if left <= LOOK_S:
+                await channel.close()  # answers come in order: behind this one nothing else would come either
+                text = f"{channel.address} did not answer {type(request).__name__} in {timeout_s:g} s"
+                raise ClientTimeout(text, broker=channel.address)
+            await self._refresh_quietly()
+            if not (answer.done() or in_charge()):
+                text = f"{channel.address} did not answer {type(request).__name__} and is not in charge any more"
+                raise NetworkException(text, broker=channel.address)
+        return cast(M, answer.result().message)
+
+    def attempt_s(self, timeout_s: float) -> float:
+        """How long one attempt may take of a time that shall be enough for several."""
+        return min(timeout_s / 2, self._config.request_timeout_ms / 1000)
 
     async def retry(self, attempt: Callable[[], Awaitable[R]], timeout_s: float, what: str) -> R:
         """Try until it works, fails for good, or ``timeout_s`` is over; then say what failed last and who was tried."""
@@ -269,8 +304,8 @@ class Cluster:
                             raise
                         last = error
                     await asyncio.sleep(wait_s)
-                    if last.refresh_metadata:
-                        await self._refresh_quietly()
+                    if not isinstance(last, NobodyAnswers):
+                        await self._refresh_quietly()  # whatever it was: perhaps it is not the right one that was asked
         except TimeoutError:
             pass
         if isinstance(last, UnknownTopicOrPartition | LeaderNotAvailable):

@@ -223,8 +223,8 @@ class FakeChannel:
     async def request(self, request: Request, timeout_s: float) -> Answer:
         return await self._world.ask(lambda: self._world.answer(self._broker, request))
 
-    async def ask(self, request: Request, kind: type[Message], timeout_s: float) -> Message:
-        return (await self.request(request, timeout_s)).message
+    def send(self, request: Request) -> "asyncio.Future[Answer]":
+        return asyncio.ensure_future(self.request(request, 0))
 
     async def close(self) -> None:
         pass
