@@ -75,6 +75,11 @@ class ClusterView:
             return NO_LEADER, NO_EPOCH
         return metadata.partitions[partition].leader, metadata.partitions[partition].leader_epoch
 
+    def topic_id_of(self, topic: str) -> str:
+        """The id of the topic that has this name as far as known."""
+        metadata = self._topics.get(topic)
+        return metadata.topic_id if metadata is not None else ""
+
     def describe(self, names: Iterable[str] | None, listener: str) -> MetadataResponse:
         """The answer to a Metadata request that came through a listener: these topics, or all."""
         topics = list(self._topics.values()) if names is None else [self._describe(name) for name in names]

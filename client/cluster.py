@@ -94,10 +94,15 @@ class Cluster:
         partition = self.partition(where)
         return partition.leader_epoch if partition is not None else NO_EPOCH
 
-    def learn_leader(self, where: TopicPartition, leader: int, leader_epoch: int) -> bool:
-        """Believe a broker that said who leads now; whether that was news."""
+    def learn_leader(self, where: TopicPartition, leader: int, leader_epoch: int, topic_id: str) -> bool:
+        """Believe a broker that said who leads now; whether that was news.
+
+        Not if it means another topic of this name: the epochs of the two have nothing to do with each other.
+        """
         partition = self.partition(where)
-        if partition is None or leader not in self.brokers or leader_epoch <= partition.leader_epoch:
+        if partition is None or topic_id != self.topics[where.topic].topic_id:
+            return False
+        if leader not in self.brokers or leader_epoch <= partition.leader_epoch:
             return False
         partition.leader, partition.leader_epoch = leader, leader_epoch
         return True

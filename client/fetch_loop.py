@@ -266,11 +266,12 @@ class FetchLoop:
         elif not error.retriable:
             self._give_up(state, error)
         else:
-            if part.leader == NO_LEADER or not self._cluster.learn_leader(state.where, part.leader, part.leader_epoch):
+            hint = part.leader, part.leader_epoch, part.topic_id
+            if part.leader != NO_LEADER and self._cluster.learn_leader(state.where, *hint):
+                self._changed.set()
+            else:
                 state.not_before = time.monotonic() + self._config.retry_backoff_ms / 1000
                 self._look_again()
-            else:
-                self._changed.set()
 
     def _out_of_range(self, state: Assigned, part: FetchPartResult) -> None:
         """Begin anew where auto_offset_reset says, but not before the caller has had what was fetched in time."""

@@ -89,6 +89,8 @@ class ProducePartResult(Failure):
     """In a receipt: who was in sync at the acknowledgement,"""
     high_watermark: int = -1
     """and up to where was committed."""
+    topic_id: str = ""
+    """Of which topic the leader is named, where the error is that this broker does not lead."""
 
 
 class ProduceResponse(Message):
@@ -134,6 +136,8 @@ class FetchPartResult(Failure):
     """Where a follower's log is not the leader's: the largest epoch at the leader that is not newer than the follower's,"""
     diverging_end: int = -1
     """and the offset where that epoch ends."""
+    topic_id: str = ""
+    """In an error: of which topic leader and epoch are told. Another one may have the same name by now."""
 
 
 class FetchResponse(Message):

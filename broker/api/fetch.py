@@ -154,6 +154,7 @@ class _Fetch:
             FetchPartResult(
                 why.code, str(why), part.topic, part.partition,
                 log_start_offset=start, leader=leader, leader_epoch=leader_epoch,
+                topic_id=self._view.topic_id_of(part.topic),
             )
         )  # fmt: skip
         return 0

@@ -179,7 +179,7 @@ class World:
         except OttlaError as error:
             result = FetchPartResult(
                 error.code, "", TOPIC, part.partition, log_start_offset=known.start,
-                leader=known.leader, leader_epoch=known.epoch,
+                leader=known.leader, leader_epoch=known.epoch, topic_id=topic_id(known),
             )  # fmt: skip
             return result, memoryview(b"")
         records = b"".join(

@@ -10,6 +10,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig
 from ottla.wire.errors import NoBrokersAvailable, UnknownTopicOrPartition
 from ottla.wire.messages import BrokerEndpoint, Message, Request
+from ottla.wire.names import TopicPartition
 from ottla.wire.requests import MetadataResponse, PartitionMetadata, TopicMetadata
 
 M = TypeVar("M", bound=Message)
@@ -84,6 +85,18 @@ async def test_partitions_of_one_topic_never_become_fewer() -> None:
     await cluster.hear(told((2, 4), partitions=3, epoch=5))
     await cluster.hear(told((2, 4), partitions=2, epoch=4))
     assert [state.leader_epoch for state in cluster.topics["t"].partitions] == [5, 5, 5]
+
+
+async def test_hint_of_who_leads_counts_only_for_the_topic_that_it_means() -> None:
+    cluster = ToldCluster()
+    await cluster.hear(told((2, 4), topic_id="successor"))
+    where = TopicPartition("t", 0)
+    assert not cluster.learn_leader(where, 1, 7, "former")
+    assert not cluster.learn_leader(where, 1, 7, "")
+    assert cluster.leader_epoch(where) == 0
+    assert cluster.learn_leader(where, 1, 2, "successor")
+    assert not cluster.learn_leader(where, 1, 2, "successor"), "no news"
+    assert cluster.leader_epoch(where) == 2
 
 
 async def test_versions_of_another_cluster_begin_anew(caplog: pytest.LogCaptureFixture) -> None:
