@@ -42,8 +42,11 @@ class FetchHandler:
         if request.replica_id != CONSUMER:
             return self._for_replicas(request, connection)
         fetch = _Fetch(self._partitions, self._view, request)
-        fetch.look()
         wait_s = min(max(request.max_wait_ms, 0) / 1000, WAIT_MAX_S)
+        if wait_s == 0:
+            fetch.read()  # a glance is enough only for who waits: it reads nothing that could be answered
+        else:
+            fetch.look()
         if fetch.satisfied or wait_s == 0 or not request.parts:
             return self._reply(fetch)
         return self._room.wait(
