@@ -8,6 +8,7 @@ from typing import cast
 
 from ottla.client.cluster import FETCH_LANE, Cluster
 from ottla.client.config import ConsumerConfig
+from ottla.client.fetched import unpack
 from ottla.client.inbox import Inbox
 from ottla.client.offsets import ask_offsets
 from ottla.client.subscription import UNKNOWN, Assigned, Subscription
@@ -15,7 +16,6 @@ from ottla.net.retry import backoff
 from ottla.wire.errors import ClientTimeout, LeaderNotAvailable, OffsetOutOfRange, OttlaError, RemoteProtocolError
 from ottla.wire.messages import EARLIEST, LATEST
 from ottla.wire.names import NO_LEADER
-from ottla.wire.records import split_batches
 from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
 logger = logging.getLogger(__name__)
@@ -239,7 +239,9 @@ class FetchLoop:
                 continue
             if part.error_code:
                 self._part_failed(state, part)
-            elif records:
+                continue
+            self._inbox.recovered(state)
+            if records:
                 self._received(state, records)
 
     def _part(self, state: Assigned) -> FetchPart:
@@ -249,15 +251,12 @@ class FetchLoop:
         return FetchPart(where.topic, where.partition, state.fetch_offset, limit, epoch, topic_id=state.topic_id)
 
     def _received(self, state: Assigned, records: memoryview) -> None:
-        try:
-            batches = split_batches(records, verify=self._config.check_crcs)
-        except OttlaError as error:
-            error.topic, error.partition = state.where
-            self._give_up(state, error)
-            return
+        batches, error = unpack(state.where, records, state.fetch_offset, verify=self._config.check_crcs)
         if batches:
             self._inbox.put(state, batches)
-            state.fetch_offset = max(state.fetch_offset, batches[-1].next_offset)
+            state.fetch_offset = batches[-1].next_offset
+        if error is not None:
+            self._give_up(state, error)
 
     def _part_failed(self, state: Assigned, part: FetchPartResult) -> None:
         error = part.error(topic=state.where.topic, partition=state.where.partition)
