@@ -221,6 +221,8 @@ class NewTopic(Message):
     replication_factor: int
     config: dict[str, str]
     assignment: list[list[int]] | None = None
+    topic_id: str = ""
+    """The id that the topic shall have, a random uuid. Who asks again because the answer was lost is known by it."""
 
 
 class TopicResult(Failure):
@@ -249,6 +251,8 @@ class DeleteTopicsRequest(Request):
     response = DeleteTopicsResponse
     names: list[str]
     timeout_ms: int
+    topic_ids: list[str] | None = None
+    """For each name the topic that is meant, or ""; another topic of that name stays."""
 
 
 class CreatePartitionsRequest(Request):

@@ -203,6 +203,10 @@ class ControllerState:
         self.topics[loaded.name] = Topic.of(loaded)
         return self._orders.announce([TopicPartition(loaded.name, partition) for partition in loaded.states])
 
+    def topic_told_again(self, name: str) -> list[Action]:
+        """Somebody asks again for a topic that is there: brokers that have heard of it will say so."""
+        return self._orders.spread([TopicPartition(name, partition) for partition in self.topics[name].states])
+
     def partitions_added(self, loaded: LoadedTopic) -> list[Action]:
         """A topic has more partitions than before."""
         topic = self.topics.get(loaded.name)
