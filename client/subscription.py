@@ -119,10 +119,9 @@ class Subscription:
     def _places(self, found: dict[str, tuple[str, int]]) -> Iterator[TopicPartition]:
         """What to read. A partition that was there stays until another topic has its name: it may only be out of sight."""
         for topic in self.topics:
-            there = [where for where in self.assigned if where.topic == topic]
-            yield from there
-            if topic in found:
-                yield from (TopicPartition(topic, i) for i in range(len(there), found[topic][1]))
+            there = [where for where, state in self.assigned.items() if where.topic == topic and state.topic_id]
+            count = found[topic][1] if topic in found else 0
+            yield from dict.fromkeys([*there, *(TopicPartition(topic, i) for i in range(count))])
 
     def recreated(self, found: dict[str, tuple[str, int]]) -> None:
         """For partitions that were named one by one: what belongs to a topic created anew is read from its beginning."""
@@ -143,7 +142,7 @@ class Subscription:
 
     def _name_topics(self, found: dict[str, tuple[str, int]]) -> None:
         for where, state in self.assigned.items():
-            if where.topic in found:
+            if where.topic in found and where.partition < found[where.topic][1]:
                 state.topic_id = found[where.topic][0]
 
     def seek(self, where: TopicPartition, offset: int) -> None:

@@ -9,6 +9,7 @@ import pytest
 from ottla.client import Admin, Consumer, Producer
 from ottla.local import LocalCluster
 from ottla.wire.names import TopicPartition
+from tests.support.cluster import wait_until
 from tests.support.workload import HASTY, SESSION_S, WAIT_S, controller_of, leader_of, make_topic, revive
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.usefixtures("all_alive")]
@@ -66,3 +67,25 @@ def test_controller_or_leader_that_sleeps_is_given_up_once_it_is_replaced(cluste
     finally:
         cluster.resume(sleeper)
         revive(cluster)
+
+
+def test_metadata_is_of_one_version_everywhere_and_of_a_later_one_under_the_next_controller(
+    cluster: LocalCluster, admin: Admin
+) -> None:
+    def versions() -> set[tuple[int, int]]:
+        found = set()
+        for address in cluster.bootstrap.split(","):
+            with Admin(bootstrap_servers=address) as one:
+                found.add(one.describe_cluster(timeout=WAIT_S).version)
+        return found
+
+    wait_until(lambda: len(versions()) == 1, WAIT_S)
+    [first] = versions()
+    admin.create_topic(f"version-{uuid.uuid4().hex[:8]}", replication_factor=3)
+    [second] = versions()
+    assert second > first
+    cluster.kill(controller_of(admin))
+    revive(cluster)
+    wait_until(lambda: len(versions()) == 1, WAIT_S)
+    [third] = versions()
+    assert third[0] > second[0]

@@ -156,3 +156,15 @@ def test_assigned_partition_of_a_topic_created_anew_is_read_from_its_beginning()
     assert (subscription.assigned[A0].position, subscription.assigned[A0].from_beginning) == (UNKNOWN, True)
     assert subscription.assigned[B0].position == 6
     assert set(subscription.assigned) == {A0, B0}
+
+
+def test_topic_subscribed_to_after_some_partitions_were_assigned_is_read_as_a_whole():
+    a2, a7 = TopicPartition("a", 2), TopicPartition("a", 7)
+    subscription = Subscription()
+    subscription.assign([a2, a7])
+    subscription.recreated({"a": ("id-1", 3)})
+    subscription.seek(a2, 5)
+    subscription.subscribe(["a"])
+    subscription.topics_seen({"a": ("id-1", 3)})
+    assert set(subscription.assigned) == {A0, A1, a2}, "and not what never was there"
+    assert subscription.assigned[a2].position == 5
