@@ -1,4 +1,4 @@
-"""The cluster as a client knows it: who leads what, and a connection to each broker."""
+"""The cluster as a client knows it: who leads what, and how to ask it."""
 
 import asyncio
 import logging
@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast
 
 from ottla.client.config import ClientConfig
-from ottla.client.connect_loop import connect_unhurried
-from ottla.net.busy_poll import stay_awake
+from ottla.client.connections import CONTROL_LANE, MAIN_LANE, Connections
 from ottla.net.channel import Channel
 from ottla.net.heap import keep_freed_memory
 from ottla.net.retry import backoff
@@ -32,10 +31,6 @@ logger = logging.getLogger(__name__)
 M = TypeVar("M", bound=Message)
 R = TypeVar("R")
 
-MAIN_LANE, FETCH_LANE, CONTROL_LANE = 0, 1, 2
-"""Answers come in the order of the requests, so a fetch that waits for records, or a change that waits for all brokers, would
-hold up all behind it: each kind goes over a connection of its own."""
-
 METADATA_TIMEOUT_S = 5.0
 """How long one broker may take to answer a metadata request before the next one is asked."""
 
@@ -57,13 +52,9 @@ class Cluster:
     def __init__(self, config: ClientConfig) -> None:
         keep_freed_memory()
         self._config = config
-        self._channels: dict[tuple[str, int, int], Channel] = {}
-        self._connecting: dict[tuple[str, int, int], asyncio.Lock] = {}
+        self._connections = Connections(config)
         self._refreshing = asyncio.Lock()
         self._refreshed_at = float("-inf")
-        self.closed = False
-        self._failed_at: dict[tuple[str, int], float] = {}
-        self._tried: dict[str, str] = {}
         self.brokers: dict[int, BrokerEndpoint] = {}
         self.topics: dict[str, TopicMetadata] = {}
         self._missing: dict[str, OttlaError] = {}
@@ -184,81 +175,45 @@ class Cluster:
         broker = self.brokers.get(broker_id)
         if broker is None:
             raise LeaderNotAvailable(f"broker {broker_id} is not among those that are known: {sorted(self.brokers)}")
-        return await self._channel_to(broker.host, broker.port, lane)
+        return await self._connections.to(broker.host, broker.port, lane)
 
     def open_channel(self, broker_id: int) -> Channel | None:
         """The connection to a broker if it stands."""
         broker = self.brokers.get(broker_id)
-        channel = self._channels.get((broker.host, broker.port, MAIN_LANE)) if broker is not None else None
-        return channel if channel is not None and channel.usable else None
-
-    async def _channel_to(self, host: str, port: int, lane: int = MAIN_LANE) -> Channel:
-        if self.closed:
-            raise ClientClosed
-        address = (host, port, lane)
-        channel = self._channels.get(address)
-        if channel is not None and channel.usable:
-            return channel
-        async with self._connecting.setdefault(address, asyncio.Lock()):
-            channel = self._channels.get(address)
-            if channel is None or not channel.usable:
-                channel = self._channels[address] = await self._connect(host, port)
-            return channel
-
-    async def _connect(self, host: str, port: int) -> Channel:
-        timeout_s = self._config.connect_timeout_ms / 1000
-        stay_awake(self._config.busy_poll_us)
-        try:
-            channel = await connect_unhurried(host, port, client_id=self._config.client_id, timeout_s=timeout_s)
-        except OttlaError as error:
-            self._failed((host, port), error)
-            raise
-        self._tried.pop(f"{host}:{port}", None)
-        if self.closed:  # meanwhile
-            await channel.close()
-            raise ClientClosed
-        return channel
-
-    def _failed(self, address: tuple[str, int], error: OttlaError) -> None:
-        self._failed_at[address] = time.monotonic()
-        self._tried[f"{address[0]}:{address[1]}"] = str(error)
+        return self._connections.standing(broker.host, broker.port) if broker is not None else None
 
     def suspect(self, address: str) -> None:
         """A broker does not answer: ask the others first."""
-        host, _, port = address.rpartition(":")
-        self._failed_at[(host, int(port))] = time.monotonic()
+        self._connections.suspect(address)
+
+    @property
+    def closed(self) -> bool:
+        return self._connections.closed
+
+    async def close(self) -> None:
+        await self._connections.close()
 
     # --- asking ----------------------------------------------------------------------------------------------------------
 
     async def ask_any(self, request: Request, kind: type[M], check: Callable[[M], None] = lambda _: None) -> M:
         """Ask the brokers that are known, then those of bootstrap_servers, until one answers and ``check`` does not raise."""
-        addresses = self._askable()
+        known = [(broker.host, broker.port) for broker in self.brokers.values()]
+        addresses = self._connections.likely_first(known + self._config.addresses)
         for address in addresses:
             patience_s = METADATA_TIMEOUT_S if address == addresses[-1] else IMPATIENT_S
             try:
-                channel = await self._channel_to(*address)
+                channel = await self._connections.to(*address)
                 answer = await channel.ask(request, kind, patience_s)
                 check(answer)
             except ClientClosed:
                 if self.closed:
                     raise
             except OttlaError as error:
-                self._failed(address, error)
+                self._connections.failed(address, error)
             else:
-                self._failed_at.pop(address, None)
-                self._tried.pop("{}:{}".format(*address), None)
+                self._connections.answered(address)
                 return answer
         raise NobodyAnswers(f"no broker answered; {self.tried()}", hint="is the cluster up? `ottla status` tells")
-
-    def _askable(self) -> list[tuple[str, int]]:
-        """Whom to ask, in this order: who did not fail, or longest ago, and of those whom we are connected to."""
-        known = [(broker.host, broker.port) for broker in self.brokers.values()]
-
-        def unlikely(address: tuple[str, int]) -> tuple[float, bool]:
-            channel = self._channels.get((*address, MAIN_LANE))
-            return self._failed_at.get(address, 0.0), channel is None or not channel.usable
-
-        return sorted(dict.fromkeys(known + self._config.addresses), key=unlikely)
 
     async def ask_controller(self, request: Request, kind: type[M], timeout_s: float) -> M:
         if self.controller not in self.brokers:
@@ -333,15 +288,10 @@ class Cluster:
 
     def tried(self) -> str:
         """The addresses that could not be asked, and why; where there are none, those of the brokers."""
-        if self._tried:
-            return "tried " + ", ".join(f"{address} ({why})" for address, why in self._tried.items())
+        if self._connections.tried:
+            return "tried " + ", ".join(f"{address} ({why})" for address, why in self._connections.tried.items())
         addresses = [f"{broker.host}:{broker.port}" for broker in self.brokers.values()]
         return "brokers are " + ", ".join(addresses or [f"{host}:{port}" for host, port in self._config.addresses])
-
-    async def close(self) -> None:
-        self.closed = True
-        channels, self._channels = self._channels, {}
-        await asyncio.gather(*(channel.close() for channel in channels.values()))
 
 
 def newest(told: TopicMetadata, known: TopicMetadata | None) -> TopicMetadata:

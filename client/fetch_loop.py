@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import cast
 
-from ottla.client.cluster import FETCH_LANE, Cluster
+from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig
+from ottla.client.connections import FETCH_LANE
 from ottla.client.fetched import unpack
 from ottla.client.inbox import Inbox
 from ottla.client.offsets import ask_offsets
