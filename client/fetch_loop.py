@@ -240,10 +240,10 @@ class FetchLoop:
                 continue
             if part.error_code:
                 self._part_failed(state, part)
-                continue
-            self._inbox.recovered(state)
-            if records:
+            elif records:
                 self._received(state, records)
+            else:
+                self._inbox.recovered(state)
 
     def _part(self, state: Assigned) -> FetchPart:
         """What to ask for. The epoch keeps a leader that was replaced from answering, the id a topic of the same name."""
@@ -258,6 +258,8 @@ class FetchLoop:
             state.fetch_offset = batches[-1].next_offset
         if error is not None:
             self._give_up(state, error)
+        else:
+            self._inbox.recovered(state)
 
     def _part_failed(self, state: Assigned, part: FetchPartResult) -> None:
         error = part.error(topic=state.where.topic, partition=state.where.partition)

@@ -10,6 +10,7 @@ import pytest
 
 from ottla.client import consumer as consumer_module
 from ottla.client.consumer import AsyncConsumer
+from ottla.wire.errors import OffsetOutOfRange
 from ottla.wire.names import TopicPartition
 from tests.support.fake_world import TOPIC, FakeCluster, World
 
@@ -133,3 +134,26 @@ async def test_offsets_only_grow_and_nothing_is_left_out(seed: int, monkeypatch:
             if dice.random() < 0.15:
                 await asyncio.sleep(0.003)
         await heal(world, reader)
+
+
+async def test_log_that_lost_what_was_read_is_an_error_until_somebody_seeks(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(random.Random(7), partitions=1)
+    for _ in range(20):
+        world.write()
+    async with reading(world, monkeypatch, by_hand=False) as reader:
+        await heal(world, reader)
+        lost = world.truth[0]
+        lost.ends, end = lost.ends[:5], lost.end
+        world.elect()
+        for broker in world.brokers:
+            world.hear(broker)
+        async with asyncio.timeout(HEALED_S):
+            with pytest.raises(OffsetOutOfRange, match=f"ends before offset {end}, up to which it was read"):
+                while True:
+                    world.deliver()
+                    await asyncio.sleep(0.001)
+                    await reader.poll()
+        reader.last[0] = None
+        await reader.consumer.seek(TOPIC, 0, 0)
+        await heal(world, reader)
+        assert reader.last[0] == (1, lost.end - 1)

@@ -273,3 +273,21 @@ def test_batch_that_fails_with_any_error_is_not_skipped(monkeypatch):
         with pytest.raises(UnreadableRecords, match="a bug of a codec"):
             box.take_records(10)
     assert offsets(box.take_records(10)) == [0, 1]
+
+
+def test_batch_that_is_being_opened_is_still_held():
+    """The fetch loop, in its thread, must not begin elsewhere while the caller decodes: what is left would be thrown away."""
+    held = []
+
+    def look(value):
+        held.append(box.holds(state))
+        return value
+
+    box, state = inbox(value_deserializer=look), partition()
+    box.put(state, [batch(0, 1)])
+    assert offsets(box.take_records(10)) == [0]
+    assert held == [True]
+    assert not box.holds(state)
+    box.put(state, [batch(1, 1)])
+    box.take_batches(10**6)
+    assert not box.holds(state)
