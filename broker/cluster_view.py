@@ -16,7 +16,9 @@ class ClusterView:
         self.cluster_id = cluster_id
         self.controller = -1
         self.known = False
-        """Whether the controller has ever spoken to this broker."""
+        """Whether the controller has told this broker everything: not before it has spoken, nor between two pieces."""
+        self.version = (0, 0)
+        """How new this is: controller epoch and the controller's count of changes."""
         self.brokers: dict[int, BrokerEndpoint] = {}
         """Where brokers find each other."""
         self._found_through: dict[str, list[BrokerEndpoint]] = {}
@@ -46,7 +48,10 @@ class ClusterView:
             self._set(topic_metadata, PartitionMetadata(
                 state.partition, state.leader, state.leader_epoch, state.replicas, state.isr
             ))  # fmt: skip
-        self.known = True
+        self.known = request.complete
+        if request.complete:
+            # An order may be written before another one and told after it: what came since has not become older by that.
+            self.version = max(self.version, (request.controller_epoch, request.version))
 
     def endpoint(self, broker_id: int) -> BrokerEndpoint | None:
         return self.brokers.get(broker_id)
@@ -78,10 +83,16 @@ class ClusterView:
             return NO_LEADER, NO_EPOCH
         return metadata.partitions[partition].leader, metadata.partitions[partition].leader_epoch
 
+    def topic_id_of(self, topic: str) -> str:
+        """The id of the topic that has this name as far as known."""
+        metadata = self._topics.get(topic)
+        return metadata.topic_id if metadata is not None else ""
+
     def describe(self, names: Iterable[str] | None, listener: str) -> MetadataResponse:
         """The answer to a Metadata request that came through a listener: these topics, or all."""
         topics = list(self._topics.values()) if names is None else [self._describe(name) for name in names]
-        return MetadataResponse(self.cluster_id, self.controller, self._brokers_through(listener), topics)
+        brokers = self._brokers_through(listener)
+        return MetadataResponse(self.cluster_id, self.controller, brokers, topics, self.version)
 
     def _brokers_through(self, listener: str) -> list[BrokerEndpoint]:
         """The brokers at their addresses for this listener; one that has others, but not this one, is left out."""

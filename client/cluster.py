@@ -1,35 +1,35 @@
-"""The cluster as a client knows it: who leads what, and a connection to each broker."""
+"""The cluster as a client knows it: who leads what, and how to ask it."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from ottla.client.config import ClientConfig
-from ottla.client.connect_loop import connect_unhurried
-from ottla.net.busy_poll import stay_awake
+from ottla.client.connections import CONTROL_LANE, MAIN_LANE, Connections
 from ottla.net.channel import Channel
 from ottla.net.heap import keep_freed_memory
 from ottla.net.retry import backoff
 from ottla.wire.errors import (
+    BrokerNotAvailable,
     ClientClosed,
     ClientTimeout,
     LeaderNotAvailable,
+    NetworkException,
     NoBrokersAvailable,
     OttlaError,
     UnknownTopicOrPartition,
     error_for,
 )
 from ottla.wire.messages import BrokerEndpoint, Message, Request
-from ottla.wire.names import TopicPartition, check_topic_name
+from ottla.wire.names import NO_EPOCH, TopicPartition, check_topic_name
 from ottla.wire.requests import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
+
+logger = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=Message)
 R = TypeVar("R")
-
-MAIN_LANE, FETCH_LANE = 0, 1
-"""Answers come in the order of the requests, so a fetch that waits for records would hold up all behind it: fetches go over
-a connection of their own."""
 
 METADATA_TIMEOUT_S = 5.0
 """How long one broker may take to answer a metadata request before the next one is asked."""
@@ -38,6 +38,13 @@ METADATA_TIMEOUT_S = 5.0
 IMPATIENT_S = 1.0
 """As long as there are others to ask: a broker that is paused takes connections and never answers."""
 
+LOOK_S = 1.0
+"""How often somebody who waits for a broker's answer looks whether that broker still is the one to ask."""
+
+
+class NobodyAnswers(NoBrokersAvailable):
+    """No broker at all could be asked."""
+
 
 class Cluster:
     """Metadata and connections. Everything that waits takes a deadline on the event loop's clock."""
@@ -45,13 +52,9 @@ class Cluster:
     def __init__(self, config: ClientConfig) -> None:
         keep_freed_memory()
         self._config = config
-        self._channels: dict[tuple[str, int, int], Channel] = {}
-        self._connecting: dict[tuple[str, int, int], asyncio.Lock] = {}
+        self._connections = Connections(config)
         self._refreshing = asyncio.Lock()
         self._refreshed_at = float("-inf")
-        self.closed = False
-        self._failed_at: dict[tuple[str, int], float] = {}
-        self._tried: dict[str, str] = {}
         self.brokers: dict[int, BrokerEndpoint] = {}
         self.topics: dict[str, TopicMetadata] = {}
         self._missing: dict[str, OttlaError] = {}
@@ -59,6 +62,8 @@ class Cluster:
         """Grows whenever something was learnt: what was derived from the metadata may be outdated then."""
         self.controller = -1
         self.cluster_id = ""
+        self._heard = (0, 0)
+        """The version of the newest metadata that a broker told: what is older is not listened to."""
         self.watched: set[str] = set()
         """The topics that a refresh asks for: those of the client, and no others."""
 
@@ -75,10 +80,20 @@ class Cluster:
         partition = self.partition(where)
         return partition.leader if partition is not None and partition.leader in self.brokers else None
 
-    def learn_leader(self, where: TopicPartition, leader: int, leader_epoch: int) -> bool:
-        """Believe a broker that said who leads now; whether that was news."""
+    def leader_epoch(self, where: TopicPartition) -> int:
+        """The epoch in which it leads: a broker that was replaced, or does not know yet that it leads, does not answer."""
         partition = self.partition(where)
-        if partition is None or leader not in self.brokers or leader_epoch <= partition.leader_epoch:
+        return partition.leader_epoch if partition is not None else NO_EPOCH
+
+    def learn_leader(self, where: TopicPartition, leader: int, leader_epoch: int, topic_id: str) -> bool:
+        """Believe a broker that said who leads now; whether that was news.
+
+        Not if it means another topic of this name: the epochs of the two have nothing to do with each other.
+        """
+        partition = self.partition(where)
+        if partition is None or topic_id != self.topics[where.topic].topic_id:
+            return False
+        if leader not in self.brokers or leader_epoch <= partition.leader_epoch:
             return False
         partition.leader, partition.leader_epoch = leader, leader_epoch
         return True
@@ -118,17 +133,32 @@ class Cluster:
         async with self._refreshing:
             if self._refreshed_at > asked_at and self._known_names() >= self.watched:
                 return  # somebody else asked while we waited for our turn
-            self._learn(await self.ask_any(MetadataRequest(topics=sorted(self.watched)), MetadataResponse))
+            await self.metadata(sorted(self.watched))
             self._refreshed_at = time.monotonic()
+
+    async def metadata(self, topics: list[str] | None) -> MetadataResponse:
+        """Ask any broker for these topics, or all; who knows less than others have told before does not count."""
+        answer = await self.ask_any(MetadataRequest(topics), MetadataResponse, self._check_version)
+        self._learn(answer)
+        return answer
+
+    def _check_version(self, answer: MetadataResponse) -> None:
+        if answer.cluster_id == self.cluster_id and answer.version < self._heard:
+            text = f"knows the cluster as of version {answer.version}; {self._heard} was told before"
+            raise BrokerNotAvailable(text)
 
     def _known_names(self) -> set[str]:
         return self.topics.keys() | self._missing.keys()
 
     def _learn(self, answer: MetadataResponse) -> None:
-        self.version += 1
+        if self.cluster_id not in ("", answer.cluster_id):  # its versions and ours have nothing to do with each other
+            logger.warning("another cluster answers cluster_id=%s before=%s", answer.cluster_id, self.cluster_id)
+        self._heard = answer.version
         self.cluster_id, self.controller = answer.cluster_id, answer.controller
         self.brokers = {broker.id: broker for broker in answer.brokers}
         for topic in answer.topics:
+            if topic.name not in self.watched:
+                continue
             if not topic.error_code:
                 self._missing.pop(topic.name, None)
                 self.topics[topic.name] = newest(topic, self.topics.get(topic.name))
@@ -136,6 +166,7 @@ class Cluster:
                 self._missing[topic.name] = error_for(topic.error_code, topic.error_message, topic=topic.name)
                 if topic.error_code == UnknownTopicOrPartition.code:
                     self.topics.pop(topic.name, None)
+        self.version += 1  # last: whoever sees it, in another thread, must find what it stands for
 
     # --- connections -----------------------------------------------------------------------------------------------------
 
@@ -144,88 +175,80 @@ class Cluster:
         broker = self.brokers.get(broker_id)
         if broker is None:
             raise LeaderNotAvailable(f"broker {broker_id} is not among those that are known: {sorted(self.brokers)}")
-        return await self._channel_to(broker.host, broker.port, lane)
+        return await self._connections.to(broker.host, broker.port, lane)
 
     def open_channel(self, broker_id: int) -> Channel | None:
         """The connection to a broker if it stands."""
         broker = self.brokers.get(broker_id)
-        channel = self._channels.get((broker.host, broker.port, MAIN_LANE)) if broker is not None else None
-        return channel if channel is not None and channel.usable else None
-
-    async def _channel_to(self, host: str, port: int, lane: int = MAIN_LANE) -> Channel:
-        if self.closed:
-            raise ClientClosed
-        address = (host, port, lane)
-        channel = self._channels.get(address)
-        if channel is not None and channel.usable:
-            return channel
-        async with self._connecting.setdefault(address, asyncio.Lock()):
-            channel = self._channels.get(address)
-            if channel is None or not channel.usable:
-                channel = self._channels[address] = await self._connect(host, port)
-            return channel
-
-    async def _connect(self, host: str, port: int) -> Channel:
-        timeout_s = self._config.connect_timeout_ms / 1000
-        stay_awake(self._config.busy_poll_us)
-        try:
-            channel = await connect_unhurried(host, port, client_id=self._config.client_id, timeout_s=timeout_s)
-        except OttlaError as error:
-            self._failed((host, port), error)
-            raise
-        self._tried.pop(f"{host}:{port}", None)
-        if self.closed:  # meanwhile
-            await channel.close()
-            raise ClientClosed
-        return channel
-
-    def _failed(self, address: tuple[str, int], error: OttlaError) -> None:
-        self._failed_at[address] = time.monotonic()
-        self._tried[f"{address[0]}:{address[1]}"] = str(error)
+        return self._connections.standing(broker.host, broker.port) if broker is not None else None
 
     def suspect(self, address: str) -> None:
         """A broker does not answer: ask the others first."""
-        host, _, port = address.rpartition(":")
-        self._failed_at[(host, int(port))] = time.monotonic()
+        self._connections.suspect(address)
+
+    @property
+    def closed(self) -> bool:
+        return self._connections.closed
+
+    async def close(self) -> None:
+        await self._connections.close()
 
     # --- asking ----------------------------------------------------------------------------------------------------------
 
-    async def ask_any(self, request: Request, kind: type[M]) -> M:
-        """Ask the brokers that are known, then those of bootstrap_servers, until one answers."""
-        addresses = self._askable()
+    async def ask_any(self, request: Request, kind: type[M], check: Callable[[M], None] = lambda _: None) -> M:
+        """Ask the brokers that are known, then those of bootstrap_servers, until one answers and ``check`` does not raise."""
+        known = [(broker.host, broker.port) for broker in self.brokers.values()]
+        addresses = self._connections.likely_first(known + self._config.addresses)
         for address in addresses:
             patience_s = METADATA_TIMEOUT_S if address == addresses[-1] else IMPATIENT_S
             try:
-                channel = await self._channel_to(*address)
+                channel = await self._connections.to(*address)
                 answer = await channel.ask(request, kind, patience_s)
+                check(answer)
             except ClientClosed:
                 if self.closed:
                     raise
             except OttlaError as error:
-                self._failed(address, error)
+                self._connections.failed(address, error)
             else:
-                self._failed_at.pop(address, None)
-                self._tried.pop("{}:{}".format(*address), None)
+                self._connections.answered(address)
                 return answer
-        raise NoBrokersAvailable(f"no broker answered; {self.tried()}", hint="is the cluster up? `ottla status` tells")
-
-    def _askable(self) -> list[tuple[str, int]]:
-        """Whom to ask, in this order: who did not fail, or longest ago, and of those whom we are connected to."""
-        known = [(broker.host, broker.port) for broker in self.brokers.values()]
-
-        def unlikely(address: tuple[str, int]) -> tuple[float, bool]:
-            channel = self._channels.get((*address, MAIN_LANE))
-            return self._failed_at.get(address, 0.0), channel is None or not channel.usable
-
-        return sorted(dict.fromkeys(known + self._config.addresses), key=unlikely)
+        raise NobodyAnswers(f"no broker answered; {self.tried()}", hint="is the cluster up? `ottla status` tells")
 
     async def ask_controller(self, request: Request, kind: type[M], timeout_s: float) -> M:
         if self.controller not in self.brokers:
             await self.refresh()
         if self.controller not in self.brokers:
             raise LeaderNotAvailable("the cluster has no controller at the moment")
-        channel = await self.channel(self.controller)
-        return await channel.ask(request, kind, timeout_s)
+        asked = self.controller
+        channel = await self.channel(asked, CONTROL_LANE)
+        return await self.ask_while(lambda: self.controller == asked, channel, request, kind, timeout_s)
+
+    async def ask_while(
+        self, in_charge: Callable[[], bool], channel: Channel, request: Request, kind: type[M], timeout_s: float
+    ) -> M:
+        """Ask a broker that may be dead without anybody having noticed: it is given up once another one is in charge."""
+        answer = channel.send(request)
+        deadline = time.monotonic() + timeout_s
+        while not answer.done():
+            left = deadline - time.monotonic()
+            await asyncio.wait([answer], timeout=min(left, LOOK_S))
+            if answer.done():
+                break
+            self.suspect(channel.address)
+            if left <= LOOK_S:
+                await channel.close()  # answers come in order: behind this one nothing else would come either
+                text = f"{channel.address} did not answer {type(request).__name__} in {timeout_s:g} s"
+                raise ClientTimeout(text, broker=channel.address)
+            await self._refresh_quietly()
+            if not (answer.done() or in_charge()):
+                text = f"{channel.address} did not answer {type(request).__name__} and is not in charge any more"
+                raise NetworkException(text, broker=channel.address)
+        return cast(M, answer.result().message)
+
+    def attempt_s(self, timeout_s: float) -> float:
+        """How long one attempt may take of a time that shall be enough for several."""
+        return min(timeout_s / 2, self._config.request_timeout_ms / 1000)
 
     async def retry(self, attempt: Callable[[], Awaitable[R]], timeout_s: float, what: str) -> R:
         """Try until it works, fails for good, or ``timeout_s`` is over; then say what failed last and who was tried."""
@@ -241,8 +264,8 @@ class Cluster:
                             raise
                         last = error
                     await asyncio.sleep(wait_s)
-                    if last.refresh_metadata:
-                        await self._refresh_quietly()
+                    if not isinstance(last, NobodyAnswers):
+                        await self._refresh_quietly()  # whatever it was: perhaps it is not the right one that was asked
         except TimeoutError:
             pass
         if isinstance(last, UnknownTopicOrPartition | LeaderNotAvailable):
@@ -265,20 +288,16 @@ class Cluster:
 
     def tried(self) -> str:
         """The addresses that could not be asked, and why; where there are none, those of the brokers."""
-        if self._tried:
-            return "tried " + ", ".join(f"{address} ({why})" for address, why in self._tried.items())
+        if self._connections.tried:
+            return "tried " + ", ".join(f"{address} ({why})" for address, why in self._connections.tried.items())
         addresses = [f"{broker.host}:{broker.port}" for broker in self.brokers.values()]
         return "brokers are " + ", ".join(addresses or [f"{host}:{port}" for host, port in self._config.addresses])
 
-    async def close(self) -> None:
-        self.closed = True
-        channels, self._channels = self._channels, {}
-        await asyncio.gather(*(channel.close() for channel in channels.values()))
-
 
 def newest(told: TopicMetadata, known: TopicMetadata | None) -> TopicMetadata:
-    """What a broker told, except where it is behind what another told before: leader epochs only grow."""
+    """What a broker told, except where it is behind what another told before: leader epochs and partitions only grow."""
     if known is not None and known.topic_id == told.topic_id:
+        told.partitions += known.partitions[len(told.partitions) :]
         for place, (new, old) in enumerate(zip(told.partitions, known.partitions, strict=False)):
             if new.leader_epoch < old.leader_epoch:
                 told.partitions[place] = old

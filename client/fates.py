@@ -115,7 +115,9 @@ class Fates:
         elif not error.retriable or self.closed:
             self.finish(batch, error)
         else:
-            news = part.leader != NO_LEADER and self._cluster.learn_leader(where, part.leader, part.leader_epoch)
+            news = part.leader != NO_LEADER and self._cluster.learn_leader(
+                where, part.leader, part.leader_epoch, part.topic_id
+            )
             self._try_again(batch, error, refresh=error.refresh_metadata and not news)
 
     def lost(self, batches: list[ProducerBatch], error: OttlaError) -> None:

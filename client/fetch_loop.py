@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import cast
 
-from ottla.client.cluster import FETCH_LANE, Cluster
+from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig
+from ottla.client.connections import FETCH_LANE
+from ottla.client.fetched import unpack
 from ottla.client.inbox import Inbox
 from ottla.client.offsets import ask_offsets
 from ottla.client.subscription import UNKNOWN, Assigned, Subscription
@@ -15,7 +17,6 @@ from ottla.net.retry import backoff
 from ottla.wire.errors import ClientTimeout, LeaderNotAvailable, OffsetOutOfRange, OttlaError, RemoteProtocolError
 from ottla.wire.messages import EARLIEST, LATEST
 from ottla.wire.names import NO_LEADER
-from ottla.wire.records import split_batches
 from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
 logger = logging.getLogger(__name__)
@@ -119,10 +120,11 @@ class FetchLoop:
             except OttlaError:
                 self._refresh_wanted = True
                 raise
+        seen = {name: (topic.topic_id, len(topic.partitions)) for name, topic in cluster.topics.items()}
         if subscription.by_hand:
+            subscription.recreated(seen)
             missing = [topic for topic in topics if topic not in cluster.topics]
         else:
-            seen = {name: (topic.topic_id, len(topic.partitions)) for name, topic in cluster.topics.items()}
             missing = subscription.topics_seen(seen)
         await self._position([state for state in subscription.assigned.values() if state.fetch_offset == UNKNOWN])
         for topic in missing:
@@ -143,7 +145,7 @@ class FetchLoop:
         found, failures = await ask_offsets(self._cluster, wanted, PREPARE_TIMEOUT_S)
         for state, generation in asked.items():
             if state.where in found and state.generation == generation:
-                state.seek(found[state.where][0])
+                state.begin(found[state.where][0])
                 state.from_beginning = False
         for where, error in failures.items():
             self._refresh_wanted = True
@@ -218,11 +220,8 @@ class FetchLoop:
 
     async def _fetch(self, leader: int, states: list[Assigned]) -> None:
         config = self._config
-        parts = [
-            FetchPart(state.where.topic, state.where.partition, state.fetch_offset, config.max_partition_fetch_bytes)
-            for state in states
-        ]
-        asked = [(state, state.generation) for state in states]
+        parts = [self._part(state) for state in states]
+        asked = [(state, state.generation, state.fetch_offset) for state in states]
         channel = await self._cluster.channel(leader, FETCH_LANE)
         most = min(config.fetch_max_bytes, self._inbox.room)
         request = FetchRequest(config.fetch_max_wait_ms, config.fetch_min_bytes, most, parts)
@@ -234,45 +233,61 @@ class FetchLoop:
         results = cast(FetchResponse, answer.message).parts
         if len(results) != len(asked):
             raise RemoteProtocolError(f"{channel.address} answered {len(results)} parts of {len(asked)}")
-        for (state, generation), part, records in zip(asked, results, answer.attachments, strict=True):
-            if state.generation != generation:
+        for (state, generation, offset), part, records in zip(asked, results, answer.attachments, strict=True):
+            # Invariant: an answer counts only for the position that was asked for. When the leader changes, fetches of one
+            # partition may be under way to two brokers: the second answer would give again what the first one gave.
+            if state.generation != generation or state.fetch_offset != offset:
                 continue
             if part.error_code:
                 self._part_failed(state, part)
             elif records:
                 self._received(state, records)
+            else:
+                self._inbox.recovered(state)
+
+    def _part(self, state: Assigned) -> FetchPart:
+        """What to ask for. The epoch keeps a leader that was replaced from answering, the id a topic of the same name."""
+        where, limit = state.where, self._config.max_partition_fetch_bytes
+        epoch = self._cluster.leader_epoch(where)
+        return FetchPart(where.topic, where.partition, state.fetch_offset, limit, epoch, topic_id=state.topic_id)
 
     def _received(self, state: Assigned, records: memoryview) -> None:
-        try:
-            batches = split_batches(records, verify=self._config.check_crcs)
-        except OttlaError as error:
-            error.topic, error.partition = state.where
-            self._give_up(state, error)
-            return
+        batches, error = unpack(state.where, records, state.fetch_offset, verify=self._config.check_crcs)
         if batches:
-            state.fetch_offset = batches[-1].next_offset
             self._inbox.put(state, batches)
+            state.fetch_offset = batches[-1].next_offset
+        if error is not None:
+            self._give_up(state, error)
+        else:
+            self._inbox.recovered(state)
 
     def _part_failed(self, state: Assigned, part: FetchPartResult) -> None:
         error = part.error(topic=state.where.topic, partition=state.where.partition)
         if isinstance(error, OffsetOutOfRange) and self._config.auto_offset_reset != "none":
-            self._out_of_range(state)
+            self._out_of_range(state, part)
         elif not error.retriable:
             self._give_up(state, error)
         else:
-            state.not_before = time.monotonic() + self._config.retry_backoff_ms / 1000
-            if part.leader == NO_LEADER or not self._cluster.learn_leader(state.where, part.leader, part.leader_epoch):
-                self._look_again()
-            else:
+            hint = part.leader, part.leader_epoch, part.topic_id
+            if part.leader != NO_LEADER and self._cluster.learn_leader(state.where, *hint):
                 self._changed.set()
+            else:
+                state.not_before = time.monotonic() + self._config.retry_backoff_ms / 1000
+                self._look_again()
 
-    def _out_of_range(self, state: Assigned) -> None:
+    def _out_of_range(self, state: Assigned, part: FetchPartResult) -> None:
         """Begin anew where auto_offset_reset says, but not before the caller has had what was fetched in time."""
         if self._inbox.holds(state):
             state.not_before = time.monotonic() + self._config.retry_backoff_ms / 1000
             return
+        if state.has_read and state.fetch_offset >= part.log_start_offset:
+            # Records that were read are lost. To begin anew would give others again: that is for the caller to choose.
+            text = f"{state.where} ends before offset {state.fetch_offset}, up to which it was read: records were lost"
+            where, hint = state.where, "seek to where reading shall go on"
+            self._give_up(state, OffsetOutOfRange(text, topic=where.topic, partition=where.partition, hint=hint))
+            return
         logger.warning("an offset is not in the log any more partition=%s offset=%d", state.where, state.fetch_offset)
-        state.seek(UNKNOWN)
+        state.lose_position()
         self._look_again()
 
     def _give_up(self, state: Assigned, error: OttlaError) -> None:

@@ -2,33 +2,62 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from operator import length_hint
 from typing import NamedTuple
 
 from ottla.client.config import ConsumerConfig
+from ottla.client.fetched import unreadable
 from ottla.client.records import FetchedBatch, Record
 from ottla.client.subscription import Assigned
 from ottla.wire.errors import OttlaError
+from ottla.wire.names import TopicPartition
 from ottla.wire.records import RecordBatch
+
+UNCOUNTED = -1
 
 
 class _Entry(NamedTuple):
-    """A batch as it was fetched, for a generation of its partition; ``skip`` records of it are not wanted."""
+    """A batch as it was fetched, for a generation of its partition; what lies before ``start`` is not wanted."""
 
     state: Assigned
     generation: int
     batch: RecordBatch
+    start: int
     skip: int
+    """How many records of it are not wanted. Counted by the caller: the batch may have to be decoded, and may be damaged."""
 
     @property
     def stale(self) -> bool:
         """Whether a seek came after the fetch."""
         return self.state.generation != self.generation
 
+    def counted(self) -> "_Entry":
+        if self.skip != UNCOUNTED:
+            return self
+        return self._replace(skip=sum(1 for offset in self.batch.offsets() if offset < self.start))
+
+    def unreadable(self, why: Exception) -> OttlaError:
+        return unreadable(self.state.where, max(self.batch.base_offset, self.start), self.batch.next_offset, why)
+
     def fetched(self, skip: int | None = None) -> FetchedBatch:
         where = self.state.where
         return FetchedBatch(where.topic, where.partition, self.batch, self.skip if skip is None else skip)
+
+
+@dataclass(slots=True)
+class _Failure:
+    """Why a partition cannot be read, as long as nobody seeks; ``told`` once the caller has heard of it."""
+
+    state: Assigned
+    generation: int
+    error: OttlaError
+    told: bool = False
+
+    @property
+    def stale(self) -> bool:
+        return self.state.generation != self.generation
 
 
 class Inbox:
@@ -48,8 +77,9 @@ class Inbox:
         self._records: list[Record] = []
         self._left = iter(self._records)
         self._reading: _Entry | None = None
+        self._opening: _Entry | None = None  # on its way from _fetched to _reading, or out of here
         self._behind = 0  # the offset behind _records
-        self._failure: tuple[Assigned, int, OttlaError] | None = None
+        self._failures: dict[TopicPartition, _Failure] = {}
         # Each of the two is changed by one thread only, so that none can undo what the other one counted.
         self._bytes_put = 0
         self._bytes_taken = 0
@@ -66,22 +96,30 @@ class Inbox:
     def put(self, state: Assigned, batches: list[RecordBatch]) -> None:
         for batch in batches:
             self._bytes_put += batch.size
-            # A fetch gives whole batches: the first after a seek may begin before the offset that was sought.
-            skip = (
-                sum(1 for offset in batch.offsets() if offset < state.start) if batch.base_offset < state.start else 0
-            )
-            self._fetched.append(_Entry(state, state.generation, batch, skip))
+            # A fetch gives whole batches: the first may begin before the offset that was asked for.
+            start = state.fetch_offset
+            skip = 0 if batch.base_offset >= start else UNCOUNTED
+            self._fetched.append(_Entry(state, state.generation, batch, start, skip))
         self.on_data()
 
     def fail(self, state: Assigned, error: OttlaError) -> None:
-        """A partition cannot be read: the next poll that finds nothing else raises this, unless a seek comes first."""
-        self._failure = (state, state.generation, error)
+        """A partition cannot be read: the caller hears of it after what came before, and again until it seeks."""
+        known = self._failures.get(state.where)
+        told = known is not None and known.state is state and not known.stale and known.told
+        self._failures[state.where] = _Failure(state, state.generation, error, told)
         self.on_data()
+
+    def recovered(self, state: Assigned) -> None:
+        """A partition can be read after all."""
+        if self._failures:
+            self._failures.pop(state.where, None)
 
     def holds(self, state: Assigned) -> bool:
         """Whether records of a partition are here that the caller has not taken."""
-        reading = self._reading
-        return any(entry.state is state and not entry.stale for entry in list(self._fetched)) or (
+        if any(entry.state is state and not entry.stale for entry in list(self._fetched)):
+            return True
+        opening, reading = self._opening, self._reading  # in this order: the caller's thread fills them in this order
+        return (opening is not None and opening.state is state and not opening.stale) or (
             reading is not None and reading.state is state and not reading.stale and length_hint(self._left) > 0
         )
 
@@ -89,6 +127,7 @@ class Inbox:
 
     def chunk(self) -> Iterator[Record] | None:
         """The records of the next batch, or what is left of the one being read."""
+        self._raise_news()
         if self._open_next():
             return self._left
         self._raise_failure()
@@ -96,6 +135,7 @@ class Inbox:
 
     def take_records(self, most: int) -> list[Record]:
         """Up to ``most`` records, of as many batches as that takes."""
+        self._raise_news()
         taken: list[Record] = []
         while len(taken) < most:
             try:
@@ -114,15 +154,25 @@ class Inbox:
 
     def take_batches(self, most_bytes: int) -> list[FetchedBatch]:
         """Whole batches of about ``most_bytes`` in all, at least one if there is one."""
+        self._raise_news()
         taken: list[FetchedBatch] = []
         size = 0
         rest = self._rest()
         while size < most_bytes and (entry := rest or self._pop()) is not None:
             rest = None
-            entry.state.position = entry.batch.next_offset
+            try:
+                entry = entry.counted()
+            except Exception as error:
+                self._put_back(entry)
+                if taken:
+                    break
+                raise entry.unreadable(error) from error
+            if not entry.stale:
+                entry.state.position = entry.batch.next_offset
             if entry.skip < entry.batch.count:
                 taken.append(entry.fetched())
                 size += entry.batch.size
+        self._opening = None
         if not taken:
             self._raise_failure()
         return taken
@@ -149,19 +199,22 @@ class Inbox:
                 return True
             self._settle()
             self._reading = None
-        while (entry := self._pop()) is not None:
-            if self._open(entry):
-                return True
-        return False
+        try:
+            while (entry := self._pop()) is not None:
+                if self._open(entry):
+                    return True
+            return False
+        finally:
+            self._opening = None
 
     def _open(self, entry: _Entry) -> bool:
         """Decode a batch. One that cannot be read stays where it is, and fails until somebody seeks past it."""
         try:
+            entry = entry.counted()
             records = entry.fetched().records()
-        except OttlaError as error:
+        except Exception as error:
             self._put_back(entry)
-            error.topic, error.partition = entry.state.where
-            raise
+            raise entry.unreadable(error) from error
         behind = entry.batch.next_offset
         if self._key_deserializer is not None or self._value_deserializer is not None:
             readable, error_found = self._deserialized(records)
@@ -200,7 +253,8 @@ class Inbox:
     def _rest(self) -> _Entry | None:
         """What is left of the batch being read, as a batch again."""
         self.drop_stale()
-        reading, left = self._reading, length_hint(self._left)
+        self._opening = reading = self._reading
+        left = length_hint(self._left)
         self._reading = None
         if reading is None or not left:
             return None
@@ -219,6 +273,7 @@ class Inbox:
 
     def _pop(self) -> _Entry | None:
         while self._fetched:
+            self._opening = self._fetched[0]
             entry = self._fetched.popleft()
             was_full = not self.room
             self._bytes_taken += entry.batch.size
@@ -232,11 +287,18 @@ class Inbox:
         self._bytes_taken -= entry.batch.size
         self._fetched.appendleft(entry)
 
+    def _raise_news(self) -> None:
+        """Raise what the caller has not heard of yet, once it has had all that came before."""
+        for failure in list(self._failures.values()):
+            if not (failure.told or failure.stale or self.holds(failure.state)):
+                failure.told = True
+                raise failure.error.with_traceback(None)
+
     def _raise_failure(self) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            state, generation, error = failure
-            if state.generation == generation:
-                raise error
+        """There is nothing to give: raise why."""
+        for failure in list(self._failures.values()):
+            if not failure.stale:
+                failure.told = True
+                raise failure.error.with_traceback(None)
         if self.trouble is not None and not self.trouble.retriable:
             raise self.trouble

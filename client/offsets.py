@@ -21,7 +21,7 @@ async def list_offsets(
 
     async def attempt() -> dict[TopicPartition, Found]:
         missing = {where: timestamp for where, timestamp in wanted.items() if where not in found}
-        some, failures = await ask_offsets(cluster, missing, timeout_s)
+        some, failures = await ask_offsets(cluster, missing, cluster.attempt_s(timeout_s))
         found.update(some)
         for error in failures.values():
             raise error
@@ -46,10 +46,13 @@ async def ask_offsets(
             by_leader[leader].append(where)
 
     async def ask(leader: int, group: list[TopicPartition]) -> None:
-        parts = [ListOffsetsPart(where.topic, where.partition, wanted[where]) for where in group]
+        parts = [ListOffsetsPart(*where, wanted[where], cluster.leader_epoch(where)) for where in group]
         try:
             channel = await cluster.channel(leader)
-            answer = await channel.ask(ListOffsetsRequest(parts), ListOffsetsResponse, timeout_s)
+            answer = await cluster.ask_while(
+                lambda: all(cluster.leader(where) == leader for where in group),
+                channel, ListOffsetsRequest(parts), ListOffsetsResponse, timeout_s,
+            )  # fmt: skip
         except OttlaError as error:
             failures.update(dict.fromkeys(group, error))
             return

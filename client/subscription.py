@@ -1,6 +1,6 @@
 """What a consumer reads and how far it has come. Pure; changed on the event loop, read from the caller's thread."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ottla.wire.errors import ConfigError
 from ottla.wire.names import TopicPartition, check_topic_name
@@ -11,7 +11,10 @@ UNKNOWN = -1
 class Assigned:
     """One partition being read."""
 
-    __slots__ = ("fetch_offset", "from_beginning", "generation", "not_before", "paused", "position", "start", "where")
+    __slots__ = (
+        "fetch_offset", "floor", "from_beginning", "generation", "not_before", "paused", "position", "start", "topic_id",
+        "where",
+    )  # fmt: skip
 
     def __init__(self, where: TopicPartition) -> None:
         self.where = where
@@ -20,15 +23,46 @@ class Assigned:
         self.fetch_offset = UNKNOWN
         """The offset that is fetched next: ahead of ``position`` by what is buffered. UNKNOWN until reading can begin."""
         self.start = UNKNOWN
-        """Where the last seek went: what lies before is not wanted, though a fetch may bring it."""
+        """Where reading began in this generation."""
+        self.floor = 0
+        """Up to where the caller has read since it last chose where to read: nothing before it is given again."""
         self.generation = 0
-        """Grows with every seek; what was fetched for an older one is thrown away."""
+        """Grows with every jump; what was fetched for an older one is thrown away."""
+        self.topic_id = ""
+        """The topic that the position belongs to, once it is known: another one may get the same name."""
         self.from_beginning = False
         """Whether all of its records are new to this consumer, so that none may be skipped."""
         self.paused = False
         self.not_before = 0.0
 
+    @property
+    def has_read(self) -> bool:
+        """Whether records were read since the caller last chose where to read."""
+        return self.floor > 0 or self.fetch_offset > self.start
+
     def seek(self, offset: int) -> None:
+        """The caller chose where to read: the one way back."""
+        self.floor = 0
+        self._jump(offset)
+
+    def forget_ahead(self) -> None:
+        """Throw away what was fetched and not given yet; it will be fetched again."""
+        if self.fetch_offset != UNKNOWN:
+            if self.position > self.start:
+                self.floor = max(self.floor, self.position)
+            self._jump(self.position)
+
+    def lose_position(self) -> None:
+        """The log does not have the offset any more: ``begin`` says where to go on. All that was fetched is given."""
+        if self.has_read:
+            self.floor = max(self.floor, self.fetch_offset)
+        self._jump(UNKNOWN)
+
+    def begin(self, offset: int) -> None:
+        """Go on where a leader says. Invariant: never before what was read already, whatever it says."""
+        self._jump(max(offset, self.floor))
+
+    def _jump(self, offset: int) -> None:
         self.generation += 1
         self.position = self.fetch_offset = self.start = offset
         self.not_before = 0.0
@@ -44,6 +78,7 @@ class Subscription:
         self._sought: dict[TopicPartition, int] = {}
         self._topic_ids: dict[str, str] = {}
         self._absent: set[str] = set()
+        self._out_of_sight: set[str] = set()
         self.subscribe(topics)
 
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -71,16 +106,44 @@ class Subscription:
         What comes into being later (a topic, a partition, a topic that was deleted and created anew) is read from its
         beginning: all of its records are newer than the subscription.
         """
-        for topic in self.topics:
-            if self._topic_ids.get(topic, "") != found.get(topic, ("", 0))[0]:
-                self._set([where for where in self.assigned if where.topic != topic])
-        places = [TopicPartition(topic, i) for topic in self.topics if topic in found for i in range(found[topic][1])]
-        for state in self._set(places):
+        self._forget_recreated(found)
+        missing = [topic for topic in self.topics if topic not in found]
+        for state in self._set([*self._places(found)]):
             state.from_beginning = state.where.topic in self._topic_ids or state.where.topic in self._absent
         self._topic_ids |= {topic: topic_id for topic, (topic_id, _) in found.items() if topic in self.topics}
-        missing = [topic for topic in self.topics if topic not in found]
-        self._absent.update(missing)
+        self._out_of_sight = set(missing)
+        self._absent |= self._out_of_sight
+        self._name_topics(found)
         return missing
+
+    def _places(self, found: dict[str, tuple[str, int]]) -> Iterator[TopicPartition]:
+        """What to read. A partition that was there stays until another topic has its name: it may only be out of sight."""
+        for topic in self.topics:
+            there = [where for where, state in self.assigned.items() if where.topic == topic and state.topic_id]
+            count = found[topic][1] if topic in found else 0
+            yield from dict.fromkeys([*there, *(TopicPartition(topic, i) for i in range(count))])
+
+    def recreated(self, found: dict[str, tuple[str, int]]) -> None:
+        """For partitions that were named one by one: what belongs to a topic created anew is read from its beginning."""
+        wanted = list(self.assigned)
+        self._forget_recreated(found)
+        for state in self._set(wanted):
+            state.from_beginning = True
+        self._name_topics(found)
+
+    def _forget_recreated(self, found: dict[str, tuple[str, int]]) -> None:
+        gone = {
+            where
+            for where, state in self.assigned.items()
+            if state.topic_id and where.topic in found and found[where.topic][0] != state.topic_id
+        }
+        if gone:
+            self._set([where for where in self.assigned if where not in gone])
+
+    def _name_topics(self, found: dict[str, tuple[str, int]]) -> None:
+        for where, state in self.assigned.items():
+            if where.topic in found and where.partition < found[where.topic][1]:
+                state.topic_id = found[where.topic][0]
 
     def seek(self, where: TopicPartition, offset: int) -> None:
         """Go on at ``offset``; a partition that is not assigned yet will begin there."""
@@ -96,8 +159,7 @@ class Subscription:
         """Give nothing more of a partition, not even what was fetched already."""
         state = self.state(where)
         state.paused = True
-        if state.fetch_offset != UNKNOWN:
-            state.seek(state.position)
+        state.forget_ahead()
 
     def resume(self, where: TopicPartition) -> None:
         self.state(where).paused = False
@@ -112,8 +174,9 @@ class Subscription:
 
     @property
     def readable(self) -> bool:
-        """Whether something can be read: a partition that has a position."""
-        return any(state.fetch_offset != UNKNOWN for state in self.assigned.values())
+        """Whether something can be read: a partition that has a position, of a topic that is there."""
+        gone = self._out_of_sight if not self.by_hand else set()
+        return any(state.fetch_offset != UNKNOWN and where.topic not in gone for where, state in self.assigned.items())
 
     def _set(self, wanted: list[TopicPartition]) -> list[Assigned]:
         """Read exactly these; gives back the new ones."""

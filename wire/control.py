@@ -85,6 +85,10 @@ class UpdateMetadataRequest(ControlRequest):
     topics: list[TopicConfig]
     partitions: list[PartitionState]
     deleted: list[str]
+    version: int = 0
+    """Counts the changes that this controller told of: with its epoch, the version of what the broker knows then."""
+    complete: bool = True
+    """False: more pieces of the same change follow. Until they have come, the broker tells nobody what it knows."""
 
 
 class ControlledShutdownResponse(Message):

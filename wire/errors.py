@@ -274,6 +274,26 @@ class BrokerRefused(NoBrokersAvailable):
     """Nobody listens at the address of a broker."""
 
 
+class UnreadableRecords(CorruptMessage):
+    """Records that were fetched are damaged; a consumer stands before them until it seeks."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int = -1,
+        next_offset: int = -1,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, topic=topic, partition=partition, hint=hint)
+        self.offset = offset
+        """The first that cannot be read,"""
+        self.next_offset = next_offset
+        """and where to seek to go on behind them."""
+
+
 class ClientTimeout(OttlaError, retriable=True):
     """A wait took longer than its timeout."""
 

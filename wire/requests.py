@@ -56,6 +56,8 @@ class MetadataResponse(Message):
     controller: int
     brokers: list[BrokerEndpoint]
     topics: list[TopicMetadata]
+    version: tuple[int, int] = (0, 0)
+    """How new this is: the epoch of the controller that told it, and its count. Of two answers, the larger is the later one."""
 
 
 class MetadataRequest(Request):
@@ -87,6 +89,8 @@ class ProducePartResult(Failure):
     """In a receipt: who was in sync at the acknowledgement,"""
     high_watermark: int = -1
     """and up to where was committed."""
+    topic_id: str = ""
+    """Of which topic the leader is named, where the error is that this broker does not lead."""
 
 
 class ProduceResponse(Message):
@@ -132,6 +136,8 @@ class FetchPartResult(Failure):
     """Where a follower's log is not the leader's: the largest epoch at the leader that is not newer than the follower's,"""
     diverging_end: int = -1
     """and the offset where that epoch ends."""
+    topic_id: str = ""
+    """In an error: of which topic leader and epoch are told. Another one may have the same name by now."""
 
 
 class FetchResponse(Message):
@@ -215,6 +221,8 @@ class NewTopic(Message):
     replication_factor: int
     config: dict[str, str]
     assignment: list[list[int]] | None = None
+    topic_id: str = ""
+    """The id that the topic shall have, a random uuid. Who asks again because the answer was lost is known by it."""
 
 
 class TopicResult(Failure):
@@ -243,6 +251,8 @@ class DeleteTopicsRequest(Request):
     response = DeleteTopicsResponse
     names: list[str]
     timeout_ms: int
+    topic_ids: list[str] | None = None
+    """For each name the topic that is meant, or ""; another topic of that name stays."""
 
 
 class CreatePartitionsRequest(Request):

@@ -42,8 +42,11 @@ class FetchHandler:
         if request.replica_id != CONSUMER:
             return self._for_replicas(request, connection)
         fetch = _Fetch(self._partitions, self._view, request)
-        fetch.look()
         wait_s = min(max(request.max_wait_ms, 0) / 1000, WAIT_MAX_S)
+        if wait_s == 0:
+            fetch.read()  # a glance is enough only for who waits: it reads nothing that could be answered
+        else:
+            fetch.look()
         if fetch.satisfied or wait_s == 0 or not request.parts:
             return self._reply(fetch)
         return self._room.wait(
@@ -123,7 +126,7 @@ class _Fetch:
 
     def _read_part(self, part: FetchPart, left: int) -> int:
         try:
-            partition = self._partitions.led(part.topic, part.partition, part.leader_epoch)
+            partition = self._partitions.led(part.topic, part.partition, part.leader_epoch, part.topic_id)
             # The first batch of an answer comes whole, or a batch larger than the limits would block a reader for ever.
             first = self.size == 0
             most = min(max(part.max_bytes, 0), left)
@@ -154,6 +157,7 @@ class _Fetch:
             FetchPartResult(
                 why.code, str(why), part.topic, part.partition,
                 log_start_offset=start, leader=leader, leader_epoch=leader_epoch,
+                topic_id=self._view.topic_id_of(part.topic),
             )
         )  # fmt: skip
         return 0

@@ -110,8 +110,9 @@ class ProduceHandler:
         leader, leader_epoch = self._view.leader_of(part.topic, part.partition)
         error = told(error, part.topic, leader)
         return ProducePartResult(
-            error.code, str(error), part.topic, part.partition, leader=leader, leader_epoch=leader_epoch
-        )
+            error.code, str(error), part.topic, part.partition, leader=leader, leader_epoch=leader_epoch,
+            topic_id=self._view.topic_id_of(part.topic),
+        )  # fmt: skip
 
     def _wait(self, response: Reply, awaited: list[Awaited], timeout_s: float) -> Reply | Later:
         def attempt() -> Reply | None:

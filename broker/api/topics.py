@@ -31,7 +31,7 @@ class TopicAuthority(Protocol):
     """The controller, as far as this file needs it."""
 
     async def create_topic(self, topic: NewTopic, *, validate_only: bool, timeout_s: float) -> str: ...
-    async def delete_topic(self, name: str, *, timeout_s: float) -> None: ...
+    async def delete_topic(self, name: str, *, topic_id: str = "", timeout_s: float) -> None: ...
     async def add_partitions(self, name: str, count: int, *, timeout_s: float) -> None: ...
     async def set_config(self, name: str, config: Mapping[str, str], *, timeout_s: float) -> None: ...
     async def move(self, where: TopicPartition, replicas: list[int], *, timeout_s: float) -> None: ...
@@ -63,9 +63,15 @@ class TopicHandlers:
         assert isinstance(request, DeleteTopicsRequest)
         controller = self._controller(len(request.names))
         timeout_s = _timeout_s(request.timeout_ms)
+        ids = request.topic_ids if request.topic_ids is not None else [""] * len(request.names)
+        if len(ids) != len(request.names):
+            raise InvalidRequest(f"{len(request.names)} names with {len(ids)} topic ids")
+
+        async def delete_one(name: str, topic_id: str) -> TopicResult:
+            return await _result(name, controller.delete_topic(name, topic_id=topic_id, timeout_s=timeout_s))
 
         async def delete_all() -> Reply:
-            works = [_result(name, controller.delete_topic(name, timeout_s=timeout_s)) for name in request.names]
+            works = [delete_one(name, topic_id) for name, topic_id in zip(request.names, ids, strict=True)]
             return Reply(DeleteTopicsResponse(list(await asyncio.gather(*works))))
 
         return while_asked(delete_all())

@@ -14,6 +14,7 @@ from ottla.broker.storage.log_config import parse_topic_config
 from ottla.wire.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
+    InvalidRequest,
     LeaderNotAvailable,
     RequestTimedOut,
     StaleBrokerEpoch,
@@ -26,7 +27,7 @@ from ottla.zk.election import ControllerTerm
 from ottla.zk.metadata import load_topic, read_partition_states, set_topic_config
 from ottla.zk.session import ZkSession
 from ottla.zk.topics import add_partitions, create_topic, mark_for_deletion
-from ottla.zk.znodes import PartitionStateZnode, TopicZnode, uuid_to_text
+from ottla.zk.znodes import PartitionStateZnode, TopicZnode, uuid_from_text, uuid_to_text
 
 R = TypeVar("R")
 Told = list[asyncio.Future[bool]]
@@ -107,7 +108,7 @@ class Desk:
 
     async def create_topic(self, topic: NewTopic, *, validate_only: bool, timeout_s: float) -> str:
         """Create a topic and wait until all live brokers know it; gives its id."""
-        topic_id = uuid_to_text(uuid.uuid4())
+        topic_id = topic.topic_id or uuid_to_text(uuid.uuid4())
 
         async def create() -> Told:
             return await self._create(topic, "" if validate_only else topic_id)
@@ -115,11 +116,20 @@ class Desk:
         await self._do(create, timeout_s, f"topic {topic.name!r} was not created")
         return "" if validate_only else topic_id
 
-    async def delete_topic(self, name: str, *, timeout_s: float) -> None:
-        """Mark a topic for deletion and wait until it is gone; when time is over, it goes on being deleted."""
+    async def delete_topic(self, name: str, *, topic_id: str = "", timeout_s: float) -> None:
+        """Mark a topic for deletion and wait until it is gone; when time is over, it goes on being deleted.
+
+        Who names the topic's id may ask again: another topic of that name stays, and one that is being deleted is waited for.
+        """
         check_topic_name(name)
 
         async def mark() -> Told:
+            topic = self._state.topics.get(name)
+            if topic_id and topic is not None:
+                if topic.topic_id != topic_id:
+                    raise UnknownTopicOrPartition(f"topic {name!r} of id {topic_id[:40]} does not exist", topic=name)
+                if topic.deleting:
+                    return []
             self._known(name)
             await mark_for_deletion(self._loop.session, self._loop.term, name)
             return await self._loop.act(self._state.deletions_seen([name]))
@@ -195,8 +205,13 @@ class Desk:
 
     async def _create(self, new: NewTopic, topic_id: str) -> Told:
         check_topic_name(new.name)
-        if new.name in self._state.topics:
+        known = self._state.topics.get(new.name)
+        if known is not None and topic_id and known.topic_id == topic_id and not known.deleting:
+            return await self._loop.act(self._state.topic_told_again(new.name))  # its answer was lost
+        if known is not None:
             raise TopicAlreadyExists(f"topic {new.name!r} exists", topic=new.name)
+        if new.topic_id:
+            self._check_topic_id(new.topic_id)
         parse_topic_config(new.config)
         assignment = self._assignment(new)
         if not topic_id:
@@ -207,6 +222,17 @@ class Desk:
             self._loop.session, self._loop.term, new.name, topic, states=states, config=new.config
         )
         return await self._loop.act(self._state.topic_created(loaded))
+
+    def _check_topic_id(self, topic_id: str) -> None:
+        """What a client chose must be random, so that it can never be another topic's."""
+        try:
+            chosen = uuid_from_text(topic_id)
+        except ValueError as error:
+            raise InvalidRequest(f"topic id: {error}") from None
+        if chosen.version != 4 or uuid_to_text(chosen) != topic_id:
+            raise InvalidRequest(f"topic id {topic_id[:40]!r} is not a random uuid")
+        if any(topic.topic_id == topic_id for topic in self._state.topics.values()):
+            raise InvalidRequest(f"topic id {topic_id} belongs to another topic")
 
     def _assignment(self, new: NewTopic) -> list[list[int]]:
         if new.assignment is not None:

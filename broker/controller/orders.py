@@ -22,6 +22,8 @@ class Orders:
         self._id = controller_id
         self._epoch = controller_epoch
         self._cluster = cluster
+        self._version = 1
+        """Counts what brokers are told of the cluster; the same count means the same knowledge on all of them."""
 
     def announce(self, partitions: list[TopicPartition]) -> list[Action]:
         """Tell the replicas of these partitions what to do, and everybody who leads."""
@@ -33,7 +35,7 @@ class Orders:
             return []
         states = [self._cluster.state(where) for where in partitions]
         topics = self._cluster.configs({where.topic for where in partitions})
-        return [self._metadata(broker, topics, states) for broker in self._cluster.brokers]
+        return self._news(self._cluster.brokers, topics, states)
 
     def everything(self, brokers: Iterable[int], but: Collection[TopicPartition]) -> list[Action]:
         """Tell brokers all that they lead or follow, but for partitions where a replica that lacks records still counts:
@@ -43,14 +45,14 @@ class Orders:
         return self._to_replicas(brokers, [where for where in self._cluster.partitions() if where not in but])
 
     def full_metadata(self, brokers: Iterable[int]) -> list[Action]:
-        """Tell brokers all there is to know."""
+        """Tell brokers all there is to know: what the others have been told up to now."""
         topics = self._cluster.configs(set(self._cluster.topics))
         states = [self._cluster.state(where) for where in self._cluster.partitions()]
         return [self._metadata(broker, topics, states, full=True) for broker in brokers]
 
     def live_brokers(self, brokers: Iterable[int], deleted: list[str] | None = None) -> list[Action]:
         """Tell brokers who lives, and which topics are gone."""
-        return [self._metadata(broker, [], [], deleted=deleted) for broker in brokers]
+        return self._news(brokers, [], [], deleted)
 
     def delete_replicas(self, name: str, topic: Topic, brokers: Iterable[int]) -> list[Action]:
         """Have brokers delete what they hold of a topic."""
@@ -88,6 +90,17 @@ class Orders:
         topics = self._cluster.configs({state.topic for state in states})
         return [Tell(broker, LeaderAndIsrRequest(self._id, self._epoch, self._epoch_of(broker), states, topics))]
 
+    def _news(
+        self,
+        brokers: Iterable[int],
+        topics: list[TopicConfig],
+        states: list[PartitionState],
+        deleted: list[str] | None = None,
+    ) -> list[Action]:
+        """Tell brokers of one change. Invariant: every change has a count of its own, larger than those before it."""
+        self._version += 1
+        return [self._metadata(broker, topics, states, deleted=deleted) for broker in brokers]
+
     def _metadata(
         self,
         broker: int,
@@ -99,9 +112,10 @@ class Orders:
     ) -> Tell:
         endpoints = self._cluster.endpoints()
         epoch = self._epoch_of(broker)
-        return Tell(
-            broker, UpdateMetadataRequest(self._id, self._epoch, epoch, full, endpoints, topics, states, deleted or [])
+        request = UpdateMetadataRequest(
+            self._id, self._epoch, epoch, full, endpoints, topics, states, deleted or [], self._version
         )
+        return Tell(broker, request)
 
     def _epoch_of(self, broker: int) -> int:
         return self._cluster.brokers[broker].epoch

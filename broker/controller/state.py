@@ -76,9 +76,9 @@ class ControllerState:
         self._leaders.mended(joined | gone)
         if not joined and not gone:
             return actions
+        others = self._orders.live_brokers(sorted(self.brokers.keys() - joined))
         # Before the writes that a bounce led to: what was known until then must not arrive after what was decided.
-        actions = self._orders.full_metadata(sorted(joined)) + actions
-        actions += self._orders.live_brokers(sorted(self.brokers.keys() - joined))
+        actions = self._orders.full_metadata(sorted(joined)) + actions + others
         self._leaders.distrust(joined)
         actions += self._leaders.elections()
         actions += self._orders.everything(sorted(joined), but=self._leaders.unsettled())
@@ -215,6 +215,10 @@ class ControllerState:
         """A new topic was written, with its first leaders."""
         self.topics[loaded.name] = Topic.of(loaded)
         return self._orders.announce([TopicPartition(loaded.name, partition) for partition in loaded.states])
+
+    def topic_told_again(self, name: str) -> list[Action]:
+        """Somebody asks again for a topic that is there: brokers that have heard of it will say so."""
+        return self._orders.spread([TopicPartition(name, partition) for partition in self.topics[name].states])
 
     def partitions_added(self, loaded: LoadedTopic) -> list[Action]:
         """A topic has more partitions than before."""

@@ -57,13 +57,18 @@ class Partitions:
     def __len__(self) -> int:
         return len(self._partitions)
 
-    def led(self, topic: str, partition: int, leader_epoch: int) -> Partition:
-        """The partition, if this broker leads it in that epoch; raises what a client should know otherwise."""
+    def led(self, topic: str, partition: int, leader_epoch: int, topic_id: str = "") -> Partition:
+        """The partition, if this broker leads it in that epoch, and of that topic if an id is given;
+
+        raises what a client should know otherwise.
+        """
         found = self._partitions.get((topic, partition))
         if found is None:
             raise UnknownTopicOrPartition(
                 f"broker {self._broker_id} has no {topic}-{partition}", topic=topic, partition=partition
             )
+        if topic_id and topic_id != found.log.topic_id:
+            raise InconsistentTopicId(f"{found.where} is of topic id {found.log.topic_id} here, not {topic_id}")
         found.check_leader(leader_epoch)
         return found
 

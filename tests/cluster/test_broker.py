@@ -55,13 +55,14 @@ def test_s68_unknown_topic_and_partition_are_error_3(cluster: LocalCluster, admi
 def test_s61_s70_who_does_not_lead_answers_error_6_and_says_who_does(
     cluster: LocalCluster, admin: Admin, name: str
 ) -> None:
-    admin.create_topic(name)
+    topic_id = admin.create_topic(name)
     leader = admin.describe_topic(name).partitions[0].leader
     with RawClient(address(cluster, (leader + 1) % 3)) as client:
         produced = client.produce(name, batch(b"v"))
         fetched = client.fetch(name, 0)[0].parts[0]
     assert produced.error_code == fetched.error_code == NotLeaderOrFollower.code == 6
     assert produced.leader == fetched.leader == leader
+    assert produced.topic_id == fetched.topic_id == topic_id
 
 
 def test_offset_that_is_not_in_the_log_is_error_1(cluster: LocalCluster, admin: Admin, name: str) -> None:

@@ -36,6 +36,21 @@ def test_s82_one_consumer_reads_many_partitions_each_in_order(bootstrap: str, ma
         assert [(r.offset, r.value) for r in records if r.partition == partition] == [(n, b"%d" % n) for n in range(50)]
 
 
+def test_consumer_whose_fetches_do_not_wait_reads_on_at_the_end_of_the_log(
+    bootstrap: str, make_filled_topic: MakeTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = make_filled_topic(records=5)
+    with (
+        caplog.at_level("INFO", logger="ottla.client"),
+        Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=0) as consumer,
+    ):
+        assert offsets(take(consumer, 5)) == [0, 1, 2, 3, 4]
+        assert consumer.poll(timeout=BRIEF_S) == []
+        write(bootstrap, topic, range(5, 6))
+        assert offsets(take(consumer, 1)) == [5]
+    assert "answered 0 parts" not in caplog.text
+
+
 def test_s84_position_is_the_offset_of_the_record_that_is_read_next(
     bootstrap: str, make_filled_topic: MakeTopic
 ) -> None:

@@ -52,3 +52,37 @@ def test_brokers_that_come_and_go_are_seen_at_once() -> None:
     assert len(seen(known, "OUTSIDE")) == 1
     tell(known, broker(1, "OUTSIDE"), broker(2, "OUTSIDE"))
     assert len(seen(known, "OUTSIDE")) == 2
+
+
+# --- how new it is -------------------------------------------------------------------------------------------------------
+
+
+def order(epoch: int, version: int, *, full: bool = True, complete: bool = True) -> UpdateMetadataRequest:
+    return UpdateMetadataRequest(1, epoch, 1, full, [broker(1)], [], [], [], version, complete)
+
+
+def test_answers_carry_the_version_that_the_controller_told() -> None:
+    known = ClusterView("cluster")
+    assert not known.known
+    assert known.version == (0, 0)
+    known.update(order(3, 7))
+    assert known.describe(None, "OUTSIDE").version == (3, 7)
+    known.update(order(3, 8, full=False))
+    assert known.describe([], "OUTSIDE").version == (3, 8)
+    known.update(order(4, 1))
+    assert known.describe(["t"], "OUTSIDE").version == (4, 1)
+
+
+def test_order_that_comes_late_does_not_make_the_view_older() -> None:
+    known = ClusterView("cluster")
+    known.update(order(3, 8))
+    known.update(order(3, 7, full=False))
+    assert known.version == (3, 8)
+
+
+def test_view_that_has_some_of_the_pieces_does_not_speak() -> None:
+    known = ClusterView("cluster")
+    known.update(order(3, 8, complete=False))
+    assert (known.known, known.version) == (False, (0, 0))
+    known.update(order(3, 8, full=False))
+    assert (known.known, known.version) == (True, (3, 8))

@@ -9,8 +9,8 @@ from ottla.client.config import ConsumerConfig
 from ottla.client.inbox import Inbox
 from ottla.client.records import Record
 from ottla.client.subscription import Assigned
-from ottla.wire.batch import stamp
-from ottla.wire.errors import CorruptMessage, OffsetOutOfRange
+from ottla.wire.batch import MAGIC_KAFKA, stamp
+from ottla.wire.errors import CorruptMessage, OffsetOutOfRange, UnreadableRecords
 from ottla.wire.names import TopicPartition
 from ottla.wire.records import RecordBatch, encode_batch
 
@@ -147,12 +147,27 @@ def test_failure_of_a_partition_is_raised_after_its_records_and_forgotten_after_
     box.put(state, [batch(0, 1)])
     box.fail(state, OffsetOutOfRange("gone"))
     assert offsets(box.take_records(10)) == [0]
-    with pytest.raises(OffsetOutOfRange):
-        box.take_records(10)
+    for _ in range(2):
+        with pytest.raises(OffsetOutOfRange):
+            box.take_records(10)
+    box.recovered(state)
     assert box.take_records(10) == []
     box.fail(state, OffsetOutOfRange("gone"))
     state.seek(0)
     assert box.take_batches(10) == []
+
+
+def test_failure_of_a_partition_is_heard_of_though_others_have_records():
+    box, state, other = inbox(), partition(), partition(1)
+    box.put(other, [batch(0, 3)])
+    box.fail(state, OffsetOutOfRange("gone"))
+    with pytest.raises(OffsetOutOfRange):
+        box.take_records(1)
+    assert offsets(box.take_records(1)) == [0], "and then the others go on"
+    box.fail(state, OffsetOutOfRange("still gone"))
+    assert offsets(box.take_records(5)) == [1, 2]
+    with pytest.raises(OffsetOutOfRange, match="still"):
+        box.take_records(1)
 
 
 def test_trouble_is_raised_only_if_trying_again_is_useless():
@@ -210,4 +225,69 @@ def test_inbox_holds_a_partition_until_its_last_record_is_taken():
     box.take_records(1)
     assert box.holds(state)
     box.take_records(1)
+    assert not box.holds(state)
+
+
+def kafka_batch(base, count, *, broken=False):
+    encoded = encode_batch([b"%d" % (base + i) for i in range(count)], timestamps=7, magic=MAGIC_KAFKA)
+    stamp(encoded, 0, base, 0)
+    if broken:
+        encoded[61:] = bytes(len(encoded) - 61)
+    return RecordBatch(encoded, verify=False)
+
+
+@pytest.mark.parametrize("start", [10, 11], ids=["from its beginning", "from its middle"])
+@pytest.mark.parametrize("take", ["take_records", "chunk"])
+def test_kafka_batch_that_is_damaged_stands_until_somebody_seeks_past_it(start, take):
+    box, state = inbox(), partition(offset=start)
+    box.put(state, [kafka_batch(10, 3, broken=True), kafka_batch(13, 1)])
+    for _ in range(2):
+        with pytest.raises(UnreadableRecords, match=rf"t-0, offset {start}, cannot be read.*seek to 13") as caught:
+            box.take_records(10) if take == "take_records" else box.chunk()
+        error = caught.value
+        assert (error.topic, error.partition, error.offset, error.next_offset) == ("t", 0, start, 13)
+    state.seek(error.next_offset)
+    box.put(state, [kafka_batch(13, 1)])
+    assert offsets(box.take_records(10)) == [13]
+
+
+def test_batches_before_a_damaged_one_are_given_first():
+    box, state = inbox(), partition(offset=9)
+    box.put(state, [kafka_batch(8, 2)])
+    state.fetch_offset = 11
+    box.put(state, [kafka_batch(10, 3, broken=True)])
+    assert [list(each.offsets()) for each in box.take_batches(10**6)] == [[9]]
+    for _ in range(2):
+        with pytest.raises(UnreadableRecords):
+            box.take_batches(10**6)
+
+
+def test_batch_that_fails_with_any_error_is_not_skipped(monkeypatch):
+    def fail(self):
+        raise RuntimeError("a bug of a codec")
+
+    box, state = inbox(), partition()
+    box.put(state, [batch(0, 1), batch(1, 1)])
+    with monkeypatch.context() as patched:
+        patched.setattr(RecordBatch, "values", fail)
+        with pytest.raises(UnreadableRecords, match="a bug of a codec"):
+            box.take_records(10)
+    assert offsets(box.take_records(10)) == [0, 1]
+
+
+def test_batch_that_is_being_opened_is_still_held():
+    """The fetch loop, in its thread, must not begin elsewhere while the caller decodes: what is left would be thrown away."""
+    held = []
+
+    def look(value):
+        held.append(box.holds(state))
+        return value
+
+    box, state = inbox(value_deserializer=look), partition()
+    box.put(state, [batch(0, 1)])
+    assert offsets(box.take_records(10)) == [0]
+    assert held == [True]
+    assert not box.holds(state)
+    box.put(state, [batch(1, 1)])
+    box.take_batches(10**6)
     assert not box.holds(state)

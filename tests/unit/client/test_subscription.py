@@ -99,3 +99,72 @@ def test_negative_offsets_and_partitions_that_are_not_assigned_are_refused():
         subscription.seek(A0, -1)
     with pytest.raises(ConfigError, match="a-0 is not assigned"):
         subscription.state(A0)
+
+
+def test_position_lost_to_retention_is_never_found_before_what_was_read():
+    subscription = Subscription()
+    subscription.assign([A0])
+    state = subscription.assigned[A0]
+    state.begin(10)
+    assert not state.has_read
+    state.fetch_offset = 40
+    state.lose_position()
+    assert state.fetch_offset == UNKNOWN
+    state.begin(30)  # another leader may have kept more
+    assert (state.position, state.fetch_offset) == (40, 40)
+    state.lose_position()
+    state.begin(50)
+    assert state.position == 50
+    subscription.seek(A0, 3)
+    state.lose_position()
+    state.begin(0)
+    assert state.position == 0, "nothing was read since the seek"
+
+
+def test_pause_does_not_forget_how_far_was_read():
+    subscription = Subscription()
+    subscription.assign([A0])
+    state = subscription.assigned[A0]
+    state.begin(0)
+    state.position, state.fetch_offset = 5, 100
+    subscription.pause(A0)
+    state.lose_position()
+    state.begin(0)
+    assert state.position == 5
+
+
+def test_topic_or_partition_that_is_out_of_sight_for_a_moment_keeps_its_position():
+    subscription = Subscription(["a"])
+    subscription.topics_seen({"a": ("id-1", 2)})
+    subscription.assigned[A0].seek(5)
+    subscription.assigned[A1].seek(6)
+    assert subscription.topics_seen({}) == ["a"]
+    assert not subscription.readable
+    subscription.topics_seen({"a": ("id-1", 1)})
+    subscription.topics_seen({"a": ("id-1", 2)})
+    assert [state.position for state in subscription.assigned.values()] == [5, 6]
+    assert subscription.readable
+
+
+def test_assigned_partition_of_a_topic_created_anew_is_read_from_its_beginning():
+    subscription = Subscription()
+    subscription.assign([A0, B0])
+    subscription.recreated({"a": ("id-1", 1)})
+    subscription.seek(A0, 5)
+    subscription.seek(B0, 6)
+    subscription.recreated({"a": ("id-2", 1), "b": ("id-b", 1)})
+    assert (subscription.assigned[A0].position, subscription.assigned[A0].from_beginning) == (UNKNOWN, True)
+    assert subscription.assigned[B0].position == 6
+    assert set(subscription.assigned) == {A0, B0}
+
+
+def test_topic_subscribed_to_after_some_partitions_were_assigned_is_read_as_a_whole():
+    a2, a7 = TopicPartition("a", 2), TopicPartition("a", 7)
+    subscription = Subscription()
+    subscription.assign([a2, a7])
+    subscription.recreated({"a": ("id-1", 3)})
+    subscription.seek(a2, 5)
+    subscription.subscribe(["a"])
+    subscription.topics_seen({"a": ("id-1", 3)})
+    assert set(subscription.assigned) == {A0, A1, a2}, "and not what never was there"
+    assert subscription.assigned[a2].position == 5
