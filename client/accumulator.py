@@ -172,19 +172,26 @@ class Accumulator:
         with self._lock:
             return list(dict.fromkeys([*self._sealed, *self._open])) if self._sealed else list(self._open)
 
-    def take(self, where: TopicPartition, now: float, linger_s: float, most: int = 1) -> list[ProducerBatch]:
-        """The next batches of a partition that should go now, at most so many; none when none is due yet."""
+    def take(
+        self, where: TopicPartition, now: float, linger_s: float, most: int = 1, *, numbered: bool = False
+    ) -> list[ProducerBatch]:
+        """The next batches of a partition that should go now, at most so many; none when none is due yet.
+
+        With ``numbered``, only those that have a sequence number: the others must wait for theirs.
+        """
         with self._lock:
             queue = self._sealed.get(where)
             if queue:
                 taken: list[ProducerBatch] = []
                 while queue and len(taken) < most and queue[0].not_before <= now:
+                    if numbered and queue[0].line is None:
+                        break
                     taken.append(queue.popleft())
                 if not queue:
                     del self._sealed[where]
                 return taken
             open_batch = self._open.get(where)
-            if most < 1 or open_batch is None or open_batch.opened_at + linger_s > now:
+            if most < 1 or numbered or open_batch is None or open_batch.opened_at + linger_s > now:
                 return []
             return [self._open.pop(where)]
 
@@ -198,13 +205,14 @@ class Accumulator:
                 queue.clear()
                 queue.extend(ordered)
 
-    def has_older(self, batch: ProducerBatch) -> bool:
-        """Whether a batch of the same partition and producer id that must come before this one is not done yet."""
+    def take_out(self, batch: ProducerBatch) -> None:
+        """A batch that waits need not be sent any more."""
         with self._lock:
-            return any(
-                other.where == batch.where and other.producer_id == batch.producer_id and other.number < batch.number
-                for other in self._unfinished
-            )
+            queue = self._sealed.get(batch.where)
+            if queue is not None and batch in queue:
+                queue.remove(batch)
+                if not queue:
+                    del self._sealed[batch.where]
 
     def hurry(self, where: TopicPartition) -> None:
         """What waits in a partition before it is tried again need not wait any longer."""

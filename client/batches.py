@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from ottla.client.records import Receipt, RecordMetadata
-from ottla.wire.batch import HEADER_SIZE, Codec
+from ottla.wire.batch import HEADER_SIZE, NO_PRODUCER, Codec
 from ottla.wire.errors import OttlaError
 from ottla.wire.names import TopicPartition
 from ottla.wire.records import encode_batch
@@ -26,13 +26,34 @@ def _new_lock() -> None:
 os.register_at_fork(after_in_child=_new_lock)
 
 
+class Line:
+    """The sequence numbers of one partition under one producer id and epoch, and the batches that have some of them."""
+
+    __slots__ = ("broken", "dead", "epoch", "forgotten", "next_sequence", "producer_id", "spent", "unfinished")
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.next_sequence = 0
+        self.unfinished: dict[ProducerBatch, None] = {}
+        """The batches that have numbers of this line and whose fate is open."""
+        self.broken = False
+        """A number is missing for good: no other batch gets one behind it."""
+        self.dead = False
+        """The broker said so: it takes none of those that are unfinished under its number."""
+        self.forgotten = False
+        """It is dead, and not for a number that we know to be missing: what the broker has of it is not known."""
+        self.spent = False
+        """The line that comes after it needs another producer id: another epoch will not do."""
+
+
 class ProducerBatch:
     """Records of one partition that travel, arrive or fail together."""
 
     __slots__ = (
         "_halves", "_waiters", "append_time_ms", "attempts", "base_offset", "base_sequence", "deadline", "done", "error",
-        "headers", "keys", "not_before", "number", "opened_at", "producer_epoch", "producer_id", "receipt", "size",
-        "timestamps", "values", "where",
+        "headers", "keys", "line", "not_before", "number", "opened_at", "receipt", "size", "timestamps", "travels",
+        "unsure", "values", "where",
     )  # fmt: skip
 
     def __init__(self, where: TopicPartition, opened_at: float, deadline: float) -> None:
@@ -42,7 +63,11 @@ class ProducerBatch:
         self.deadline = deadline
         self.not_before = 0.0
         self.attempts = 0
-        self.producer_id = self.producer_epoch = self.base_sequence = -1  # see sequences.py
+        self.travels = False
+        self.unsure = False
+        """It was sent, and no answer told that it is not stored."""
+        self.line: Line | None = None  # see sequences.py
+        self.base_sequence = -1
         self.values: list[bytes | None] = []
         self.keys: list[bytes | None] | None = None  # as long as no record has one
         self.headers: dict[int, Headers] = {}
@@ -64,14 +89,15 @@ class ProducerBatch:
         if keys is not None and keys.count(None) == len(keys):
             keys = None
         headers = [self.headers.get(index, ()) for index in range(len(self.values))] if self.headers else None
+        line = self.line
         return encode_batch(
             self.values,
             keys=keys,
             headers=headers,
             timestamps=self.timestamps,
             codec=codec,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
+            producer_id=NO_PRODUCER if line is None else line.producer_id,
+            producer_epoch=-1 if line is None else line.epoch,
             base_sequence=self.base_sequence,
         )
 
@@ -122,6 +148,7 @@ class ProducerBatch:
     def _part(self, start: int, end: int) -> "ProducerBatch":
         part = ProducerBatch(self.where, self.opened_at, self.deadline)
         part.number = (*self.number, start)  # behind the batch before this one, before the next
+        part.unsure = self.unsure
         part.values = self.values[start:end]
         part.keys = self.keys[start:end] if self.keys is not None else None
         part.timestamps = self.timestamps if isinstance(self.timestamps, int) else self.timestamps[start:end]

@@ -74,7 +74,7 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._travelling = Travelling(self._loop, self._overdue)
-        self.fates = Fates(config, cluster, accumulator, sequences, errands.ask_who_leads)
+        self.fates = Fates(config, cluster, accumulator, errands.ask_who_leads)
         self.flushing = 0
         """How many wait for everything to be sent: then nothing lingers."""
 
@@ -112,23 +112,25 @@ class Sender:
         if self._cluster.stale:
             self._errands.ask_who_leads()
         linger_s = 0 if self.flushing else self._linger_s
-        blocked = self._sequences is not None and not self._sequences.ready and bool(self._accumulator.waiting())
-        if blocked:
-            self._errands.fetch_producer_id()
-        while not blocked:
+        blocked = False
+        while True:
             chosen: dict[int, list[ProducerBatch]] = defaultdict(list)
             for where in self._accumulator.waiting():
                 leader = self._leader_with_room(where)
                 if leader is None:
                     blocked = True
                     continue
-                batches = self._accumulator.take(where, now, linger_s, BATCHES_PER_REQUEST)
+                held = self._sequences is not None and not self._sequences.may_number(where)
+                batches = self._accumulator.take(where, now, linger_s, BATCHES_PER_REQUEST, numbered=held)
                 if batches:
                     chosen[leader] += batches
             for leader, batches in chosen.items():
                 self._send(leader, batches)
             if not chosen or self._accumulator.empty:
                 break
+        if self._sequences is not None and not self._sequences.ready:
+            self._errands.fetch_producer_id()
+            blocked = True
         if not self._accumulator.empty:
             self._arm(now, blocked)
 
@@ -162,8 +164,9 @@ class Sender:
         attachments: list[bytearray] = []
         sent: list[ProducerBatch] = []
         for batch in batches:
-            if self._sequences is not None:
-                self._sequences.number(batch)
+            if self._sequences is not None and not self._sequences.number(batch):
+                self._accumulator.put_back(batch)
+                continue
             try:
                 attachments.append(batch.encode(self._codec))
                 sent.append(batch)
@@ -188,6 +191,8 @@ class Sender:
         else:
             travelling = SentRequest(leader, channel, sent, time.monotonic(), self._request_timeout_s)
             self._travelling.add(travelling)
+            for batch in sent:
+                batch.travels = True
             channel.call(request, partial(self._answered, travelling), attachments)
 
     # --- waiting for answers -----------------------------------------------------------------------------------------
@@ -197,6 +202,7 @@ class Sender:
         for batch in sent.batches:
             if not batch.done and batch.deadline <= now:
                 self.fates.too_late(batch, f"{sent.channel.address} did not answer")
+                self.wake_here()  # others may have waited for its fate
         if now >= sent.until:
             self._errands.hang_up(sent.channel)
         else:
