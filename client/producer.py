@@ -95,7 +95,7 @@ class AsyncProducer:
     async def partitions_for(self, topic: str, timeout: float | None = None) -> int:
         """How many partitions a topic has."""
         wait_s = self._config.max_block_ms / 1000 if timeout is None else timeout
-        return len((await self._cluster.topic(topic, wait_s)).partitions)
+        return len((await self._cluster.topic(plain_name(topic), wait_s)).partitions)
 
     async def close(self, timeout: float | None = None) -> None:
         """Deliver what is queued, then close. ``timeout`` bounds the delivery; what is left then fails."""
@@ -113,7 +113,7 @@ class AsyncProducer:
         if self._closed:
             raise ClientClosed("the producer is closed")
         if not self.outbox.knows(topic):
-            await self._cluster.topic(topic, self._config.max_block_ms / 1000)
+            await self._cluster.topic(plain_name(topic), self._config.max_block_ms / 1000)
         self._turns += 1
         if self._turns >= FAIR_SHARE:
             self._turns = 0
@@ -125,3 +125,10 @@ class AsyncProducer:
             except TimeoutError:
                 wait_s = self._config.max_block_ms / 1000
                 raise ClientTimeout(f"no room to send for {wait_s:g} s; {self._cluster.tried()}", topic=topic) from None
+
+
+def plain_name(topic: object) -> str:
+    """A topic's name as it can be sent: numpy's str_ and others of its kind as what they are made of."""
+    if not isinstance(topic, str):
+        raise TypeError(f"a topic's name must be a str, not {topic!r}")
+    return str.__str__(topic)

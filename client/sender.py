@@ -152,29 +152,51 @@ class Sender:
         channel = self._cluster.open_channel(leader)
         group: list[ProducerBatch] = []
         size = 0
+        went_back: set[TopicPartition] = set()
         for batch in batches:
             if group and size + batch.size > self._config.max_request_size:
-                self._send_request(leader, channel, group)
+                self._send_request(leader, channel, group, went_back)
                 group, size = [], 0
             group.append(batch)
             size += batch.size
-        self._send_request(leader, channel, group)
+        self._send_request(leader, channel, group, went_back)
 
-    def _send_request(self, leader: int, channel: Channel | None, batches: list[ProducerBatch]) -> None:
+    def _encode(self, batch: ProducerBatch, went_back: set[TopicPartition]) -> bytearray | None:
+        """The bytes of a batch; None if it is not sent now. Then none behind it in its partition is either."""
+        numbered = batch.line is not None
+        if batch.where in went_back or (self._sequences is not None and not self._sequences.number(batch)):
+            went_back.add(batch.where)
+            self._accumulator.put_back(batch)
+            return None
+        try:
+            return batch.encode(self._codec)
+        except Exception as error:
+            if not numbered:
+                Sequences.take_back(batch)
+            self._unsendable(batch, error, went_back)
+            return None
+
+    def _unsendable(self, batch: ProducerBatch, error: Exception, went_back: set[TopicPartition]) -> None:
+        """A batch cannot be encoded: find the record that is to blame by halves, and fail that one alone."""
+        known = error if isinstance(error, OttlaError) else InvalidRecord(f"the record cannot be encoded: {error!r}")
+        if len(batch) > 1:
+            self.fates.split(batch, known)
+            went_back.add(batch.where)
+            return
+        if known is not error:
+            logger.error("a record cannot be encoded partition=%s", batch.where, exc_info=error)
+        self.fates.finish(batch, known)
+
+    def _send_request(
+        self, leader: int, channel: Channel | None, batches: list[ProducerBatch], went_back: set[TopicPartition]
+    ) -> None:
         attachments: list[bytearray] = []
         sent: list[ProducerBatch] = []
         for batch in batches:
-            if self._sequences is not None and not self._sequences.number(batch):
-                self._accumulator.put_back(batch)
-                continue
-            try:
-                attachments.append(batch.encode(self._codec))
+            encoded = self._encode(batch, went_back)
+            if encoded is not None:
+                attachments.append(encoded)
                 sent.append(batch)
-            except OttlaError as error:
-                self.fates.finish(batch, error)
-            except Exception as error:  # whatever it is, nobody may wait for this batch for ever
-                logger.exception("a batch could not be encoded partition=%s", batch.where)
-                self.fates.finish(batch, InvalidRecord(f"the batch could not be encoded: {error!r}"))
         if not sent:
             return
         parts = [ProducePart(b.where.topic, b.where.partition, len(a)) for b, a in zip(sent, attachments, strict=True)]

@@ -51,6 +51,19 @@ def test_s73_topic_and_value_are_enough(bootstrap: str, make_topic: MakeTopic) -
     assert abs(record.timestamp - time.time() * 1000) < 60_000
 
 
+def test_names_keys_values_and_headers_of_numpy_are_sent_as_what_they_are_made_of(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    numpy = pytest.importorskip("numpy")
+    topic = make_topic()
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        headers = [(numpy.str_("h"), numpy.bytes_(b"1"))]
+        sent = producer.send(numpy.str_(topic), numpy.bytes_(b"v"), key=numpy.bytes_(b"k"), headers=headers)
+        assert sent.result(timeout=WAIT_S).offset == 0
+    [record] = read(bootstrap, topic, 1)
+    assert (record.key, record.value, record.headers) == (b"k", b"v", (("h", b"1"),))
+
+
 def test_s74_records_without_a_key_go_round_over_the_partitions(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=4)
     with Producer(bootstrap_servers=bootstrap) as producer:

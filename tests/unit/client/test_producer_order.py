@@ -40,7 +40,7 @@ def no_number_of_a_dead_line_waits(world):
         assert batch.travels or batch.line is None or not batch.line.dead
 
 
-def story(seed, *, steps=400, refusals=0.05, forget=0.0, **options):
+def story(seed, *, steps=400, refusals=0.05, forget=0.0, spoiled=0.0, **options):
     world = World(seed, **options)
     with world.clock.installed():
         world.refuse = refuse_sometimes(world, refusals)
@@ -49,7 +49,10 @@ def story(seed, *, steps=400, refusals=0.05, forget=0.0, **options):
             if world.random.random() < 0.5:
                 partition = world.random.randrange(len(world.logs))
                 value = b"%d" % number
-                sent.append((partition, value, *world.send(partition, value)))
+                batch, index = world.send(partition, value)
+                sent.append((partition, value, batch, index))
+                if world.random.random() < spoiled and not batch.done and batch.attempts == 0:
+                    spoil(batch, index)
             if world.random.random() < forget:
                 world.random.choice(list(world.logs.values())).forget()
             world.step()
@@ -246,3 +249,35 @@ def test_epochs_go_on_under_another_producer_id_when_they_are_used_up():
     assert id_and_epoch(sent) is None, "nothing goes before the new id has come"
     told.calm_down()
     assert (id_and_epoch(sent), sent.error) == ((2, 0), None)
+
+
+# --- records that cannot be encoded ---
+
+
+def spoil(batch, *places):
+    for place in places:
+        batch.values[place] = "text"
+
+
+@pytest.mark.parametrize("places", [[0], [6], [3], [2, 3], [0, 6], list(range(7))])
+def test_record_that_cannot_be_encoded_fails_alone_and_what_is_behind_it_is_still_counted(places):
+    told = Told(linger_ms=10)
+    [first] = {told.send(b"%d" % number) for number in range(7)}
+    spoil(first, *places)
+    told.wait(0.01)
+    later = told.send(b"later")
+    told.calm_down()
+    failed = []
+    for index in range(7):
+        try:
+            assert told.log[first.metadata(index).offset] == b"%d" % index
+        except InvalidRecord:
+            failed.append(index)
+    assert failed == places
+    assert told.log == [b"%d" % number for number in range(7) if number not in places] + [b"later"]
+    assert (later.error, id_and_epoch(later)) == (None, (1, 0)), "no number is missing"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_happens_with_records_among_them_that_cannot_be_encoded(seed):
+    story(seed, linger_ms=30, batch_size=100, spoiled=0.05)
