@@ -13,6 +13,9 @@ from ottla.wire.records import encode_batch
 
 Headers = Sequence[tuple[str, bytes | None]]
 
+SEQUENCES = 2**31
+"""Sequence numbers go round after this many."""
+
 _numbers = itertools.count()
 _waiters_lock = threading.Lock()
 
@@ -103,7 +106,7 @@ class ProducerBatch:
 
     def metadata(self, index: int) -> RecordMetadata:
         """Where a record went; raises what kept it from going anywhere."""
-        if self._halves is not None:
+        if self._halves is not None and all(half.done for half in self._halves):
             first, second = self._halves
             return first.metadata(index) if index < len(first) else second.metadata(index - len(first))
         if self.error is not None:
@@ -121,8 +124,14 @@ class ProducerBatch:
             self.base_offset, self.append_time_ms, self.error = base_offset, append_time_ms, error
             self.done = True
             waiters, self._waiters = self._waiters, []
+        failure: BaseException | None = None
         for waiter in waiters:
-            waiter()
+            try:
+                waiter()
+            except BaseException as error:  # the others are told all the same
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     def when_done(self, waiter: Callable[[], object]) -> None:
         """Call ``waiter`` once the batch is done, on the send loop's thread; at once if it is done already."""
@@ -133,22 +142,28 @@ class ProducerBatch:
         waiter()
 
     def split(self) -> "tuple[ProducerBatch, ProducerBatch]":
-        """Two halves of a batch that was too large for the broker; this batch is done when both are."""
+        """Two halves of a batch that is not stored; this batch is done when both are. They share its sequence numbers."""
         middle = len(self.values) // 2
         self._halves = halves = (self._part(0, middle), self._part(middle, len(self.values)))
-
-        def half_done() -> None:
-            if all(half.done for half in halves):
-                self.finish(halves[0].base_offset, halves[0].append_time_ms, halves[0].error or halves[1].error)
-
+        if self.line is not None:
+            self.line.unfinished.update(dict.fromkeys(halves))
+            self.line.unfinished.pop(self, None)
         for half in halves:
-            half.when_done(half_done)
+            half.when_done(self.half_done)
         return halves
+
+    def half_done(self) -> None:
+        if self._halves is not None and all(half.done for half in self._halves):
+            first, second = self._halves
+            self.finish(first.base_offset, first.append_time_ms, first.error or second.error)
 
     def _part(self, start: int, end: int) -> "ProducerBatch":
         part = ProducerBatch(self.where, self.opened_at, self.deadline)
         part.number = (*self.number, start)  # behind the batch before this one, before the next
         part.unsure = self.unsure
+        part.line = self.line
+        if self.line is not None:
+            part.base_sequence = (self.base_sequence + start) % SEQUENCES
         part.values = self.values[start:end]
         part.keys = self.keys[start:end] if self.keys is not None else None
         part.timestamps = self.timestamps if isinstance(self.timestamps, int) else self.timestamps[start:end]

@@ -143,7 +143,7 @@ class Fates:
     def split(self, batch: ProducerBatch, error: OttlaError) -> None:
         """Send a batch in two halves instead, because of ``error``."""
         if batch.line is None or not batch.line.dead or self._leave_line(batch, error):
-            Sequences.number_halves(batch, self._accumulator.split(batch))
+            self._accumulator.split(batch)
 
     def lost(self, batches: list[ProducerBatch], error: OttlaError) -> None:
         """The request's fate is unknown: try all of it again."""
@@ -196,9 +196,9 @@ class Fates:
         self, batch: ProducerBatch, error: OttlaError | None = None, base_offset: int = -1, append_time_ms: int = -1
     ) -> None:
         """A batch is done, for better or worse."""
-        self._accumulator.release(batch)
         Sequences.finished(batch, stored=error is None)
         batch.finish(base_offset, append_time_ms, error)
+        self._accumulator.release(batch)  # last: until then it is known whom to tell, should any of this fail
         if self._room and not self._accumulator.full:
             self._tell_room()
 

@@ -21,7 +21,7 @@ from ottla.client.sent_request import SentRequest, Travelling
 from ottla.client.sequences import Sequences
 from ottla.net.channel import Channel
 from ottla.net.exchange import Answer
-from ottla.wire.errors import InvalidRecord, NetworkException, OttlaError
+from ottla.wire.errors import InvalidRecord, LocalProtocolError, NetworkException, OttlaError
 from ottla.wire.messages import ACKS_NONE
 from ottla.wire.names import TopicPartition
 from ottla.wire.requests import ProducePart, ProduceRequest
@@ -37,6 +37,10 @@ GRACE_S = 1.0
 BATCHES_PER_REQUEST = 10
 """Batches of one partition that travel together when so many wait: most of a request's cost is its own, not theirs. With five
 requests in flight there are no more of them than brokers remember of a producer."""
+
+
+PARTS_MAX = 10_000
+"""Batches in one request, over all partitions: what brokers take."""
 
 
 class SendErrands(Protocol):
@@ -82,15 +86,19 @@ class Sender:
         """There is something to send; from any thread."""
         if not self._woken:
             self._woken = True
-            self._loop.call_soon_threadsafe(self._pump)
+            try:
+                self._loop.call_soon_threadsafe(self._pump)
+            except BaseException:
+                self._woken = False
+                raise
 
     def wake_here(self) -> None:
         """As ``wake``, on the event loop's own thread. With nothing on its way, what there is goes at once."""
         if self._woken:
             return
-        self._woken = True
         if self._travelling or self._linger_s:
             self._loop.call_soon(self._pump)
+            self._woken = True
         else:
             self._pump()
 
@@ -99,15 +107,48 @@ class Sender:
         if self._timer is not None:
             self._timer.cancel()
         self._travelling.stop()
-        self.fates.close()
+        try:
+            self.fates.close()
+        except BaseException as error:
+            self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        """Something failed in the middle of a step: nobody may wait for ever for what the step had in its hands."""
+        travelling = {batch for sent in self._travelling.all() for batch in sent.batches}
+        why = (
+            error if isinstance(error, OttlaError) else LocalProtocolError(f"the records could not be sent: {error!r}")
+        )
+        for batch in self._accumulator.strays(travelling):
+            if batch.done:
+                self._accumulator.release(batch)
+                continue
+            try:
+                self.fates.finish(batch, why)
+            except BaseException as another:
+                error = another
+                self._accumulator.release(batch)
+        self._accumulator.finish_halved()
+        if self._sequences is not None:
+            self._sequences.mend(set(self._accumulator.unfinished()))
+        if not self.fates.closed:
+            self._loop.call_later(TICK_S, self._tick)
+        if isinstance(error, Exception):
+            logger.error("a step of the send loop failed", exc_info=error)
+        else:
+            self._loop.call_soon(_raise, error)  # it ends the event loop, but not in the middle of our work
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
         """Send all that can be sent now."""
         self._woken = False
-        if self.fates.closed or self._accumulator.empty:
-            return
+        try:
+            if not self.fates.closed and not self._accumulator.empty:
+                self._send_all()
+        except BaseException as error:
+            self._failed(error)
+
+    def _send_all(self) -> None:
         now = time.monotonic()  # not the loop's own clock, which uvloop moves by whole milliseconds
         if self._cluster.stale:
             self._errands.ask_who_leads()
@@ -154,7 +195,7 @@ class Sender:
         size = 0
         went_back: set[TopicPartition] = set()
         for batch in batches:
-            if group and size + batch.size > self._config.max_request_size:
+            if len(group) == PARTS_MAX or (group and size + batch.size > self._config.max_request_size):
                 self._send_request(leader, channel, group, went_back)
                 group, size = [], 0
             group.append(batch)
@@ -208,28 +249,46 @@ class Sender:
             for batch in sent:
                 self.fates.finish(batch)
             # No answer says that the broker keeps up: go on when the socket took the bytes.
-            self._travelling.requests[leader] += 1
             self._errands.drain(channel, partial(self._drained, leader))
+            self._travelling.requests[leader] += 1
         else:
-            travelling = SentRequest(leader, channel, sent, time.monotonic(), self._request_timeout_s)
+            self._call(
+                channel,
+                SentRequest(leader, channel, sent, time.monotonic(), self._request_timeout_s),
+                request,
+                attachments,
+            )
+
+    def _call(
+        self, channel: Channel, travelling: SentRequest, request: ProduceRequest, attachments: list[bytearray]
+    ) -> None:
+        try:
             self._travelling.add(travelling)
-            for batch in sent:
+            for batch in travelling.batches:
                 batch.travels = True
             channel.call(request, partial(self._answered, travelling), attachments)
+        except BaseException:
+            self._travelling.remove(travelling)
+            for batch in travelling.batches:
+                batch.travels = False
+            raise
 
     # --- waiting for answers -----------------------------------------------------------------------------------------
 
     def _overdue(self, sent: SentRequest, now: float) -> None:
         """No answer yet: fail the batches whose delivery time is over, hang up when the request's is."""
-        for batch in sent.batches:
-            if not batch.done and batch.deadline <= now:
-                self.fates.too_late(batch, f"{sent.channel.address} did not answer")
-                self.wake_here()  # others may have waited for its fate
-        if now >= sent.until:
-            self._errands.hang_up(sent.channel)
-        else:
-            self._cluster.suspect(sent.channel.address)
-            self._errands.ask_who_leads()
+        try:
+            for batch in sent.batches:
+                if not batch.done and batch.deadline <= now:
+                    self.fates.too_late(batch, f"{sent.channel.address} did not answer")
+                    self.wake_here()  # others may have waited for its fate
+            if now >= sent.until:
+                self._errands.hang_up(sent.channel)
+            else:
+                self._cluster.suspect(sent.channel.address)
+                self._errands.ask_who_leads()
+        except BaseException as error:
+            self._failed(error)
 
     def leave_replaced(self) -> None:
         """Wait no more for brokers that do not lead any longer what they were sent: they may be paused for ever."""
@@ -242,9 +301,13 @@ class Sender:
         self._travelling.requests[leader] -= 1
 
     def _answered(self, sent: SentRequest, answer: Answer | OttlaError) -> None:
-        self._travelling.remove(sent)
-        self.fates.answered(sent, answer)
-        self._pump()
+        try:
+            if self._travelling.remove(sent):
+                self.fates.answered(sent, answer)
+            self._pump()
+        except BaseException as error:
+            self._travelling.remove(sent)
+            self._failed(error)
 
     # --- coming back -------------------------------------------------------------------------------------------------
 
@@ -265,6 +328,13 @@ class Sender:
         self._timer = self._loop.call_later(wait, self._tick)
 
     def _tick(self) -> None:
-        self.fates.give_up_expired()
         self._timer, self._timer_at = None, float("inf")
-        self._pump()
+        try:
+            self.fates.give_up_expired()
+            self._pump()
+        except BaseException as error:
+            self._failed(error)
+
+
+def _raise(error: BaseException) -> None:
+    raise error

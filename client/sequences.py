@@ -12,13 +12,10 @@ one is given up, its line is broken: those numbered behind it would seem to come
 Other partitions have lines of their own and do not notice.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container
 
-from ottla.client.batches import Line, ProducerBatch
+from ottla.client.batches import SEQUENCES, Line, ProducerBatch
 from ottla.wire.names import TopicPartition
-
-SEQUENCES = 2**31
-"""Sequence numbers go round after this many."""
 
 EPOCH_MAX = 2**15 - 1
 """A batch has two bytes for it; after the last one comes another producer id."""
@@ -106,14 +103,12 @@ class Sequences:
             line.unfinished.pop(batch, None)
             line.broken = line.broken or not stored
 
-    @staticmethod
-    def number_halves(batch: ProducerBatch, halves: Iterable[ProducerBatch]) -> None:
-        """The halves of a batch that was refused share its numbers: none of them was used."""
-        line, first = batch.line, batch.base_sequence
-        if line is None:
-            return
-        Sequences.leave(batch)
-        for half in halves:
-            half.line, half.base_sequence = line, first
-            line.unfinished[half] = None
-            first = (first + len(half)) % SEQUENCES
+    def mend(self, unfinished: Container[ProducerBatch]) -> None:
+        """After a failure in the middle of something: no line waits for a batch that nobody sends any more."""
+        for line in self._lines.values():
+            for batch in list(line.unfinished):
+                if batch not in unfinished:
+                    line.unfinished.pop(batch, None)
+                    line.broken = True
+                elif line.dead and not batch.travels:
+                    self.leave(batch)

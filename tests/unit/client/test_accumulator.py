@@ -118,6 +118,18 @@ def test_many_records_make_batches_that_hold_all_of_them_in_order_and_count_thei
     assert waiting.pending_bytes == 0
 
 
+@given(st.lists(st.integers(0, 900), min_size=1, max_size=60), st.integers(100, 5000), st.booleans())
+def test_no_batch_is_larger_than_a_request_may_be(sizes, batch_size, at_once):
+    waiting = accumulator(batch_size=batch_size, buffer_memory=10**6, record_max=1000)
+    values = [bytes(size) for size in sizes]
+    if at_once:
+        batches = waiting.add_many(HERE, None, values, 7, 0.0)
+    else:
+        batches = list(dict.fromkeys(add(waiting, value)[0] for value in values))
+    assert [value for batch in batches for value in batch.values] == values
+    assert all(batch.size - HEADER_SIZE <= 1000 for batch in batches)
+
+
 def test_many_records_go_behind_what_was_sent_before_them():
     waiting = accumulator()
     before, _ = add(waiting, b"before")

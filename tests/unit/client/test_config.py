@@ -2,9 +2,18 @@
 
 import pytest
 
-from ottla.client.config import AdminConfig, ConsumerConfig, ProducerConfig, build, parse_addresses
+from ottla.client.config import (
+    MAX_REQUEST_SIZE_MAX,
+    AdminConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    build,
+    parse_addresses,
+)
 from ottla.wire.batch import Codec
 from ottla.wire.errors import ConfigError
+from ottla.wire.framing import FRAME_MAX
+from ottla.wire.native import REQUEST_HEAD_MAX
 
 
 def test_dots_underscores_and_text_numbers_mean_the_same():
@@ -92,3 +101,9 @@ def test_compression_types_are_kafkas(name):
 )
 def test_addresses_are_understood_in_all_shapes(servers, addresses):
     assert parse_addresses(servers) == addresses
+
+
+def test_request_that_does_not_fit_into_a_frame_is_refused_before_anything_is_sent():
+    with pytest.raises(ConfigError, match=f"max_request_size=.*at most {MAX_REQUEST_SIZE_MAX}"):
+        ProducerConfig(max_request_size=MAX_REQUEST_SIZE_MAX + 1)
+    assert MAX_REQUEST_SIZE_MAX + REQUEST_HEAD_MAX < FRAME_MAX
