@@ -1,6 +1,7 @@
 """The asyncio producer."""
 
 import asyncio
+import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
@@ -26,6 +27,8 @@ class AsyncProducer:
         where = await sent
     """
 
+    _closed = True  # until it is made
+
     def __init__(self, **options: Any) -> None:
         self._config = build(ProducerConfig, options)
         self._cluster = Cluster(self._config)
@@ -39,6 +42,12 @@ class AsyncProducer:
     def from_config(cls, config: Mapping[str, Any]) -> "AsyncProducer":
         """From Kafka's own names: ``{"bootstrap.servers": ..., "linger.ms": 5}``."""
         return cls(**config)
+
+    def __del__(self) -> None:
+        if (
+            not self._closed and self.outbox.accumulator.pending_bytes
+        ):  # no lock here: whoever holds it may collect garbage
+            warnings.warn("an AsyncProducer with undelivered records was not closed", ResourceWarning, 2, source=self)
 
     async def __aenter__(self) -> "AsyncProducer":
         return self
