@@ -126,9 +126,13 @@ def shared_loop_thread() -> LoopThread:
         return _shared
 
 
+def is_loop_thread() -> bool:
+    return _shared is not None and _shared.is_current
+
+
 def refuse_on_loop_thread() -> None:
     """Raise where waiting would wait for ever: on the thread that brings what is waited for."""
-    if _shared is not None and _shared.is_current:
+    if is_loop_thread():
         raise callback_error()
 
 

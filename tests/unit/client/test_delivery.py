@@ -8,6 +8,7 @@ import pytest
 
 from ottla.client.batches import ProducerBatch
 from ottla.client.delivery import AsyncManyDelivery, AsyncRecordDelivery, ManyDelivery, RecordDelivery
+from ottla.client.loop_thread import shared_loop_thread
 from ottla.wire.errors import ClientTimeout, MessageTooLarge
 from ottla.wire.names import TopicPartition
 
@@ -97,6 +98,65 @@ def test_callback_that_raises_is_logged_and_disturbs_nobody(caplog):
         sent.finish(0, -1)
     assert len(told) == 1
     assert "a delivery callback failed" in caplog.text
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_callback_that_tries_to_end_the_clients_thread_is_logged_and_ends_nothing(error, caplog):
+    sent = batch(b"a")
+    told: list[object] = []
+
+    def end(_):
+        raise error
+
+    thread = shared_loop_thread()
+    RecordDelivery(sent, 0).add_callback(end)
+    RecordDelivery(sent, 0).add_callback(told.append)
+    with caplog.at_level(logging.ERROR):
+        thread.call(lambda: sent.finish(0, -1))
+    assert len(told) == 1
+    assert "tried to end the client's own thread" in caplog.text
+    assert thread.call(lambda: "alive") == "alive"
+
+
+def test_client_thread_goes_on_after_whatever_is_raised_on_it(caplog):
+    thread = shared_loop_thread()
+
+    def end():
+        raise SystemExit
+
+    with caplog.at_level(logging.ERROR):
+        thread.loop.call_soon_threadsafe(end)
+        assert thread.call(lambda: "alive") == "alive"
+
+
+def test_callback_of_a_batch_that_is_done_raises_to_whoever_added_it():
+    sent = batch(b"a")
+    sent.finish(0, -1)
+
+    def end(_):
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        RecordDelivery(sent, 0).add_callback(end)
+
+
+def test_callback_that_ends_the_event_loop_of_an_async_producer_ends_it_after_all_are_told():
+    told: list[object] = []
+
+    def end(_):
+        raise SystemExit(3)
+
+    async def main():
+        sent = batch(b"a")
+        AsyncRecordDelivery(sent, 0).add_callback(end)
+        AsyncRecordDelivery(sent, 0).add_callback(told.append)
+        sent.finish(0, -1)
+        told.append("went on")
+        await asyncio.sleep(60)
+
+    with pytest.raises(SystemExit):
+        asyncio.run(main())
+    assert len(told) == 2
 
 
 async def test_awaited_delivery_survives_that_one_of_its_waiters_is_cancelled():
