@@ -1,5 +1,6 @@
 """Records of one partition on their way out together, and what became of them."""
 
+import copy
 import itertools
 import os
 import threading
@@ -109,13 +110,22 @@ class ProducerBatch:
         if self._halves is not None and all(half.done for half in self._halves):
             first, second = self._halves
             return first.metadata(index) if index < len(first) else second.metadata(index - len(first))
-        if self.error is not None:
-            raise self.error
+        self.raise_error()
         timestamp = self.timestamps if isinstance(self.timestamps, int) else self.timestamps[index]
         if self.append_time_ms >= 0:
             timestamp = self.append_time_ms
         offset = self.base_offset + index if self.base_offset >= 0 else -1
         return RecordMetadata(self.where.topic, self.where.partition, offset, timestamp, self.receipt)
+
+    def raise_error(self) -> None:
+        """Raise what kept the batch from being stored, if anything did.
+
+        A copy each time: an exception remembers every place that it was raised at, and threads would write into one another's.
+        """
+        if self.error is not None:
+            error = copy.copy(self.error)
+            error.__cause__ = self.error.__cause__
+            raise error
 
     def finish(self, base_offset: int = -1, append_time_ms: int = -1, error: OttlaError | None = None) -> None:
         """Tell everybody who waits what became of the batch."""

@@ -99,6 +99,8 @@ class ProducerConfig(ClientConfig):
         sizes = f"at most {MAX_REQUEST_SIZE_MAX}, which fits into a frame"
         require(self.max_request_size <= MAX_REQUEST_SIZE_MAX, "max_request_size", self.max_request_size, sizes)
         require(self.linger_ms >= 0, "linger_ms", self.linger_ms, "0 or more milliseconds")
+        less = f"less than delivery_timeout_ms={self.delivery_timeout_ms}, or nothing would ever be sent in time"
+        require(self.linger_ms < self.delivery_timeout_ms, "linger_ms", self.linger_ms, less)
         flight = self.max_in_flight_requests_per_connection
         require(flight > 0, "max_in_flight_requests_per_connection", flight, "1 or more")
         able = self.required_acks == ACKS_ALL and flight <= IDEMPOTENT_IN_FLIGHT_MAX

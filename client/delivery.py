@@ -146,8 +146,7 @@ class _ManyRecords(Delivery[SentRecords]):
 
     def _outcome(self) -> SentRecords:
         for _, batch in self._pieces:
-            if batch.error is not None:
-                raise batch.error
+            batch.raise_error()
         return SentRecords(self._count, self._pieces)
 
 

@@ -36,6 +36,7 @@ class AsyncProducer:
         self.send_loop = SendLoop(self._config, self._cluster, self.outbox.accumulator)
         self.outbox.accumulator.on_sealed = self.send_loop.wake_here
         self._turns = 0
+        self._all_closed = asyncio.Event()
         self._closed = False
 
     @classmethod
@@ -109,13 +110,25 @@ class AsyncProducer:
     async def close(self, timeout: float | None = None) -> None:
         """Deliver what is queued, then close. ``timeout`` bounds the delivery; what is left then fails."""
         if self._closed:
+            await self._wait_closed(timeout)
             return
         self._closed = True
         try:
             await self.flush(timeout)
         finally:
-            self.send_loop.stop()
-            await self._cluster.close()
+            try:
+                self.send_loop.stop()
+                await self._cluster.close()
+            finally:
+                self._all_closed.set()
+
+    async def _wait_closed(self, timeout: float | None) -> None:
+        """Somebody else closes it: be done when they are."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._all_closed.wait()
+        except TimeoutError:
+            raise ClientTimeout(f"not everything was delivered within {timeout:g} s; {self._cluster.tried()}") from None
 
     async def ready(self, topic: str) -> None:
         """Wait until the topic is known and there is room for a record."""

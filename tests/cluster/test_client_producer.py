@@ -9,6 +9,7 @@ import pytest
 
 from ottla.client import AsyncConsumer, AsyncProducer, Consumer, Producer
 from ottla.client.delivery import RecordDelivery
+from ottla.local import LocalCluster
 from ottla.wire.errors import (
     ClientClosed,
     ClientTimeout,
@@ -241,3 +242,44 @@ async def test_cancelled_waiter_loses_nothing(bootstrap: str, make_topic: MakeTo
         with pytest.raises(asyncio.CancelledError):
             await polling
         assert [record.value for record in await consumer.poll(timeout=WAIT_S)] == [b"v"]
+
+
+# --- closed by several ---------------------------------------------------------------------------------------------------
+
+
+def test_close_in_a_second_thread_returns_when_all_is_delivered(cluster1: LocalCluster, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    producer = Producer(bootstrap_servers=cluster1.bootstrap)
+    producer.send(topic, b"first").result(timeout=WAIT_S)
+    cluster1.pause(0)
+    try:
+        sent = producer.send(topic, b"second")
+        delivered_at_close: list[bool] = []
+
+        def close() -> None:
+            producer.close()
+            delivered_at_close.append(sent.done())
+
+        closing = [threading.Thread(target=close) for _ in range(2)]
+        for thread in closing:
+            thread.start()
+        with pytest.raises(ClientTimeout):
+            producer.close(timeout=0.3)
+        assert delivered_at_close == []
+    finally:
+        cluster1.resume(0)
+    for thread in closing:
+        thread.join(WAIT_S)
+    assert delivered_at_close == [True, True]
+    assert sent.result(timeout=0).offset == 1
+    producer.close()
+
+
+async def test_close_in_a_second_task_returns_when_all_is_delivered(bootstrap: str, make_topic: MakeTopic) -> None:
+    producer = AsyncProducer(bootstrap_servers=bootstrap, linger_ms=60_000)
+    sent = await producer.send(await asyncio.to_thread(make_topic), b"v")
+    closing = asyncio.ensure_future(producer.close())
+    await asyncio.sleep(0)
+    await producer.close()
+    assert sent.done()
+    await closing

@@ -107,3 +107,10 @@ def test_request_that_does_not_fit_into_a_frame_is_refused_before_anything_is_se
     with pytest.raises(ConfigError, match=f"max_request_size=.*at most {MAX_REQUEST_SIZE_MAX}"):
         ProducerConfig(max_request_size=MAX_REQUEST_SIZE_MAX + 1)
     assert MAX_REQUEST_SIZE_MAX + REQUEST_HEAD_MAX < FRAME_MAX
+
+
+@pytest.mark.parametrize("linger_ms", [1000, 1001])
+def test_linger_that_leaves_no_time_for_the_delivery_is_refused_and_both_are_named(linger_ms):
+    with pytest.raises(ConfigError, match=f"linger_ms={linger_ms}.*delivery_timeout_ms=1000"):
+        ProducerConfig(linger_ms=linger_ms, delivery_timeout_ms=1000)
+    assert ProducerConfig(linger_ms=999, delivery_timeout_ms=1000).linger_ms == 999

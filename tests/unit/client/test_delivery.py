@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import traceback
 
 import pytest
 
@@ -157,6 +158,24 @@ def test_callback_that_ends_the_event_loop_of_an_async_producer_ends_it_after_al
     with pytest.raises(SystemExit):
         asyncio.run(main())
     assert len(told) == 2
+
+
+def test_error_of_a_batch_is_raised_anew_for_each_of_its_records():
+    sent = batch(b"a", b"b")
+    cause = OSError("why")
+    sent.finish(error=MessageTooLarge("large", topic="t", partition=3, hint="smaller"))
+    assert sent.error is not None
+    sent.error.__cause__ = cause
+    many = ManyDelivery(2, [([0, 1], sent)])
+    raised = [each.exception() for each in (RecordDelivery(sent, 0), RecordDelivery(sent, 1), many, many)]
+    assert len({id(error) for error in raised}) == 4
+    for error in raised:
+        assert type(error) is MessageTooLarge
+        assert (str(error), error.topic, error.partition, error.hint) == ("large", "t", 3, "smaller")
+        assert error.__cause__ is cause
+    depths = [len(traceback.extract_tb(error.__traceback__)) for error in raised if error is not None]
+    assert max(depths) <= 5, "an exception holds the places of its own raising and no others"
+    assert sent.error.__traceback__ is None
 
 
 async def test_awaited_delivery_survives_that_one_of_its_waiters_is_cancelled():
