@@ -1,12 +1,11 @@
 """Records of one partition on their way out together, and what became of them."""
 
-import copy
 import itertools
 import os
 import threading
 from collections.abc import Callable, Sequence
 
-from ottla.client.records import Receipt, RecordMetadata
+from ottla.client.records import Receipt, RecordMetadata, copy_of
 from ottla.wire.batch import HEADER_SIZE, NO_PRODUCER, Codec
 from ottla.wire.errors import OttlaError
 from ottla.wire.names import TopicPartition
@@ -118,14 +117,9 @@ class ProducerBatch:
         return RecordMetadata(self.where.topic, self.where.partition, offset, timestamp, self.receipt)
 
     def raise_error(self) -> None:
-        """Raise what kept the batch from being stored, if anything did.
-
-        A copy each time: an exception remembers every place that it was raised at, and threads would write into one another's.
-        """
+        """Raise what kept the batch from being stored, if anything did."""
         if self.error is not None:
-            error = copy.copy(self.error)
-            error.__cause__ = self.error.__cause__
-            raise error
+            raise copy_of(self.error)
 
     def finish(self, base_offset: int = -1, append_time_ms: int = -1, error: OttlaError | None = None) -> None:
         """Tell everybody who waits what became of the batch."""
@@ -138,8 +132,8 @@ class ProducerBatch:
         for waiter in waiters:
             try:
                 waiter()
-            except BaseException as error:  # the others are told all the same
-                failure = failure or error
+            except BaseException as raised:  # the others are told all the same
+                failure = failure or raised
         if failure is not None:
             raise failure
 

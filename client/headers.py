@@ -1,9 +1,10 @@
 """The headers of a record, as a user gives them and as they are sent."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from typing import Any
 
 
-def checked_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[tuple[str, bytes | None], ...]:
+def checked_headers(headers: Iterable[Any]) -> tuple[tuple[str, bytes | None], ...]:
     """The headers of a record, as plain str and bytes; TypeError here, in the caller's thread, if they are none."""
     try:
         pairs = tuple((name, content) for name, content in headers)
