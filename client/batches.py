@@ -32,7 +32,9 @@ os.register_at_fork(after_in_child=_new_lock)
 class Line:
     """The sequence numbers of one partition under one producer id and epoch, and the batches that have some of them."""
 
-    __slots__ = ("broken", "dead", "epoch", "forgotten", "next_sequence", "producer_id", "spent", "unfinished")
+    __slots__ = (
+        "broken", "dead", "epoch", "forgotten", "leader", "next_sequence", "producer_id", "spent", "travelling", "unfinished",
+    )  # fmt: skip
 
     def __init__(self, producer_id: int, epoch: int) -> None:
         self.producer_id = producer_id
@@ -40,6 +42,10 @@ class Line:
         self.next_sequence = 0
         self.unfinished: dict[ProducerBatch, None] = {}
         """The batches that have numbers of this line and whose fate is open."""
+        self.travelling = 0
+        """How many of its batches are on their way,"""
+        self.leader = -1
+        """and to whom."""
         self.broken = False
         """A number is missing for good: no other batch gets one behind it."""
         self.dead = False

@@ -22,10 +22,12 @@ from ottla.wire.errors import (
     ClientTimeout,
     InvalidProducerEpoch,
     MessageTooLarge,
+    NotEnoughReplicas,
     OttlaError,
     OutOfOrderSequenceNumber,
     RemoteProtocolError,
     UnknownProducerId,
+    UnknownTopicOrPartition,
 )
 from ottla.wire.names import NO_LEADER
 from ottla.wire.requests import ProducePartResult, ProduceResponse
@@ -35,6 +37,9 @@ FIRST_LOOK_S = 0.01
 
 UNNUMBERED = (OutOfOrderSequenceNumber, InvalidProducerEpoch, UnknownProducerId)
 """The broker does not take the batch under its numbers. Only the first also says that the broker does not have it."""
+
+NOT_WRITTEN = (UnknownTopicOrPartition, NotEnoughReplicas)
+"""What a broker answers before it has written anything. Other errors that pass may come when it has."""
 
 
 class Fates:
@@ -88,7 +93,7 @@ class Fates:
             self.lost(sent.batches, RemoteProtocolError(why))
 
     def _part_answered(self, batch: ProducerBatch, part: ProducePartResult) -> None:
-        batch.travels = False
+        Sequences.returns(batch)
         if batch.done:  # its delivery time was over before the answer came
             return
         if part.error_code == 0 and part.base_offset >= 0:
@@ -114,7 +119,7 @@ class Fates:
             self.finish(batch, error)
         else:
             news = part.leader != NO_LEADER and self._cluster.learn_leader(where, part.leader, part.leader_epoch)
-            batch.unsure = True  # some of these errors come after it was written
+            batch.unsure = batch.unsure or not isinstance(error, NOT_WRITTEN)
             self._try_again(batch, error, refresh=error.refresh_metadata and not news)
 
     def _out_of_line(self, batch: ProducerBatch, line: Line, error: OttlaError) -> None:
@@ -145,13 +150,13 @@ class Fates:
         if batch.line is None or not batch.line.dead or self._leave_line(batch, error):
             self._accumulator.split(batch)
 
-    def lost(self, batches: list[ProducerBatch], error: OttlaError) -> None:
-        """The request's fate is unknown: try all of it again."""
+    def lost(self, batches: list[ProducerBatch], error: OttlaError, *, was_sent: bool = True) -> None:
+        """The request's fate is unknown, unless it was never sent: try all of it again."""
         for batch in batches:
-            batch.travels = False
+            Sequences.returns(batch)
             if batch.done:
                 continue
-            batch.unsure = True
+            batch.unsure = batch.unsure or was_sent
             if self.closed or not (error.retriable or self._cluster.only_hung_up(error)):
                 self.finish(batch, error)
             else:

@@ -158,7 +158,7 @@ class Sender:
             chosen: dict[int, list[ProducerBatch]] = defaultdict(list)
             for where in self._accumulator.waiting():
                 leader = self._leader_with_room(where)
-                if leader is None:
+                if leader is None or (self._sequences is not None and not self._sequences.may_go_to(leader, where)):
                     blocked = True
                     continue
                 held = self._sequences is not None and not self._sequences.may_number(where)
@@ -243,7 +243,7 @@ class Sender:
         parts = [ProducePart(b.where.topic, b.where.partition, len(a)) for b, a in zip(sent, attachments, strict=True)]
         request = ProduceRequest(self._acks, self._config.request_timeout_ms, parts, self._config.receipts)
         if channel is None or not channel.usable:
-            self.fates.lost(sent, NetworkException(f"broker {leader} is gone"))
+            self.fates.lost(sent, NetworkException(f"broker {leader} is gone"), was_sent=False)
         elif request.acks == ACKS_NONE:
             channel.send_unanswered(request, attachments)
             for batch in sent:
@@ -265,12 +265,12 @@ class Sender:
         try:
             self._travelling.add(travelling)
             for batch in travelling.batches:
-                batch.travels = True
+                Sequences.departs(batch, travelling.leader)
             channel.call(request, partial(self._answered, travelling), attachments)
         except BaseException:
             self._travelling.remove(travelling)
             for batch in travelling.batches:
-                batch.travels = False
+                Sequences.returns(batch)
             raise
 
     # --- waiting for answers -----------------------------------------------------------------------------------------
@@ -307,6 +307,8 @@ class Sender:
             self._pump()
         except BaseException as error:
             self._travelling.remove(sent)
+            for batch in sent.batches:
+                Sequences.returns(batch)
             self._failed(error)
 
     # --- coming back -------------------------------------------------------------------------------------------------

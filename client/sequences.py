@@ -72,6 +72,30 @@ class Sequences:
             return Line(self._producer_id, self._epoch)
         return Line(line.producer_id, line.epoch + 1)
 
+    def may_go_to(self, leader: int, where: TopicPartition) -> bool:
+        """Whether nothing of this partition is on its way to another broker.
+
+        Else that would have to come again behind what goes to this one, where it is taken for too old to be known.
+        """
+        line = self._lines.get(where)
+        return line is None or not line.travelling or line.leader == leader
+
+    @staticmethod
+    def departs(batch: ProducerBatch, leader: int) -> None:
+        """A batch is on its way."""
+        batch.travels = True
+        if batch.line is not None:
+            batch.line.travelling += 1
+            batch.line.leader = leader
+
+    @staticmethod
+    def returns(batch: ProducerBatch) -> None:
+        """A batch was answered, or never will be."""
+        if batch.travels:
+            batch.travels = False
+            if batch.line is not None:
+                batch.line.travelling -= 1
+
     @staticmethod
     def take_back(batch: ProducerBatch) -> None:
         """The batch that was numbered last is not sent now after all: the next one gets its numbers."""
