@@ -134,9 +134,16 @@ class ReplicaFetcher:
                 rest.cancel()
                 await channel.close()
                 raise ClientTimeout(f"{channel.address} did not answer a fetch", broker=channel.address)
-        unsafe = rest.result()
-        # The next fetch tells the leader what this broker has: for durable logs, only what is on disk.
-        await asyncio.gather(*(self._flusher.durable(p.log, p.log.log_end_offset) for p in unsafe))
+        await self._flush(rest.result())
+
+    async def _flush(self, unsafe: list[Partition]) -> None:
+        """The next fetch tells the leader what this broker has: for durable logs, only what is on disk [I22]."""
+        flushes = [self._flusher.durable(partition.log, partition.log.log_end_offset) for partition in unsafe]
+        for partition, outcome in zip(unsafe, await asyncio.gather(*flushes, return_exceptions=True), strict=True):
+            if isinstance(outcome, OttlaError):
+                self._followed.leave_alone(partition, outcome)  # it alone: the others are on disk
+            elif outcome is not None:
+                raise outcome
 
     async def _connected(self) -> Channel:
         if self._channel is None or not self._channel.usable:

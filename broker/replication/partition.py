@@ -83,6 +83,11 @@ class Partition:
         """Up to where this replica itself counts as having the records."""
         return self.log.flushed_up_to if self.durable else self.log.log_end_offset
 
+    @property
+    def owes_flush(self) -> bool:
+        """Whether it has records that do not count yet: a follower must not tell its leader of them [I22]."""
+        return self.log.flushed_up_to < self.log.log_end_offset and self.durable
+
     def apply(self, state: PartitionState, now: float) -> bool:
         """Take a decision of the controller; False if a later one was taken already [I9]: versions only grow."""
         if state.version < self.version or state.leader_epoch < self.leader_epoch:

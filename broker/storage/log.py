@@ -56,6 +56,7 @@ class Log:
         self._precautions = precautions
         self._log_start_offset = self._segments.first.base_offset
         self._disk = DiskHealth(folder)
+        self._is_findable = False
 
     @classmethod
     def open(
@@ -333,6 +334,9 @@ class Log:
     def flush(self, *, sealed_only: bool = False) -> int:
         """Put all records, or all of sealed segments, on disk, and give the offset up to which they are. Slow."""
         with self._disk.during("flushing"):
+            if not self._is_findable:
+                self._precautions.before_first_flush()
+                self._is_findable = True
             return self._segments.flush(sealed_only=sealed_only)
 
     def close(self) -> None:

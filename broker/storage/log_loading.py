@@ -21,12 +21,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Precautions:
-    """What must be made durable before a log loses records, so that no crash in between hides the loss."""
+    """What must be made durable before a log loses records, or says that it has them, so that no crash makes it a lie."""
 
     before_truncation: Callable[[int], None] = lambda offset: None
     """Called with the new log end offset: no recovery point may stay past it."""
     before_cut: Callable[[RecoveryReport], None] = lambda report: None
     """Called when recovery is about to cut."""
+    before_first_flush: Callable[[], None] = lambda: None
+    """Called by the first flush of a new log, and of one that is opened: the folder itself must be found again. Slow."""
 
 
 @dataclass(slots=True)
