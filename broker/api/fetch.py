@@ -44,8 +44,10 @@ class FetchHandler:
         fetch = _Fetch(self._partitions, self._view, request)
         fetch.look()
         wait_s = min(max(request.max_wait_ms, 0) / 1000, WAIT_MAX_S)
-        if fetch.satisfied or wait_s == 0 or not request.parts:
+        if fetch.satisfied or not request.parts:
             return self._reply(fetch)
+        if wait_s == 0:
+            return self._reply_again(fetch)  # a glance has no results
         return self._room.wait(
             lambda: self._reply(fetch) if fetch.enough() else None,
             lambda: self._reply_again(fetch),
@@ -99,7 +101,7 @@ class _Fetch:
             ):
                 self.read()
                 return
-            seen.append((partition, part.offset, partition.appended_bytes))
+            seen.append((partition, part.offset, self._bytes_before(partition)))
 
     def read(self) -> None:
         """Read anew what there is."""
@@ -121,6 +123,15 @@ class _Fetch:
         self.read()
         return self.satisfied
 
+    def _bytes_before(self, partition: Partition) -> int:
+        """What ``appended_bytes`` had counted up to the high watermark, at least.
+
+        Records may be there that are not committed yet. How many bytes of them is not known: any of them may be enough.
+        """
+        if partition.high_watermark == partition.log.log_end_offset:
+            return partition.appended_bytes
+        return partition.appended_bytes - self._min_bytes
+
     def _read_part(self, part: FetchPart, left: int) -> int:
         try:
             partition = self._partitions.led(part.topic, part.partition, part.leader_epoch)
@@ -133,7 +144,7 @@ class _Fetch:
         size = 0
         for view in views:
             size += len(view)
-        self._seen.append((partition, partition.high_watermark, partition.appended_bytes))
+        self._seen.append((partition, partition.high_watermark, self._bytes_before(partition)))
         self.attachments += views
         self.size += size
         self.results.append(
