@@ -54,7 +54,10 @@ class BrokerConfig:
         "http://127.0.0.1:8092", "where health and metrics are served; port 0 takes a free one"
     )
     broker_rack: str = setting("", "the rack this broker stands in")
-    log_dirs: str = setting("/tmp/ottla-logs", "folders for the data, separated by commas")
+    log_dirs: str = setting(
+        "~/.local/share/ottla/logs",
+        "folders for the data, separated by commas; ~ is the home of the user that the broker runs as",
+    )
     log_segment_bytes: int = setting(1024**3, "a segment of a log is at most this large")
     log_roll_ms: int = setting(7 * 24 * 3600 * 1000, "a segment of a log spans at most this time")
     log_retention_ms: int = setting(7 * 24 * 3600 * 1000, "records older than this may be deleted; -1 keeps them")
@@ -116,7 +119,10 @@ class BrokerConfig:
 
     @property
     def data_folders(self) -> list[Path]:
-        return [Path(part.strip()) for part in self.log_dirs.split(",") if part.strip()]
+        try:
+            return [Path(part.strip()).expanduser() for part in self.log_dirs.split(",") if part.strip()]
+        except RuntimeError as error:
+            raise ConfigError(f"log.dirs={self.log_dirs} cannot be found: {error}", hint="give a path from /") from None
 
     def all_listeners(self) -> Listeners:
         return parse_listeners(

@@ -116,9 +116,11 @@ class Connection(asyncio.BufferedProtocol):
         self._reader.received(nbytes)
         self._heard_at = time.monotonic()
         self._turn.begin()
-        self._work()
-        self._reader.keep()
-        self._turn.end()
+        try:
+            self._work()
+            self._reader.keep()
+        finally:
+            self._turn.end()  # or no turn of any connection would end any more
         self._busy.active(nbytes)
 
     def pause_writing(self) -> None:
@@ -150,7 +152,8 @@ class Connection(asyncio.BufferedProtocol):
                     self._flush()  # the transport says pause if the peer does not take it
         except RemoteProtocolError as error:
             self._refused = str(error)
-        self._working = False
+        finally:
+            self._working = False
         if self._out:
             self._flush()
         if self._refused is not None:
@@ -206,8 +209,10 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
             if self._read_paused or self._reader.partial:
                 self._turn.begin()
-                self._work()
-                self._turn.end()
+                try:
+                    self._work()
+                finally:
+                    self._turn.end()
 
     def _put_out(self, pieces: list[Buffer]) -> None:
         self._out += pieces

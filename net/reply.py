@@ -87,20 +87,28 @@ class Turn:
 
     def put_off(self, work: Callable[[], None]) -> None:
         self._due[work] = None
-        if not self._depth and not self._scheduled:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._run)
+        if not self._depth:
+            self._schedule()
 
     def begin(self) -> None:
         self._depth += 1
 
     def end(self) -> None:
-        if self._due and self._depth == 1:
-            while self._due:
-                work = next(iter(self._due))
-                del self._due[work]
-                work()
-        self._depth -= 1
+        try:
+            if self._due and self._depth == 1:
+                while self._due:
+                    work = next(iter(self._due))
+                    del self._due[work]
+                    work()
+        finally:
+            self._depth -= 1
+            if self._due and not self._depth:
+                self._schedule()  # work that failed must not keep the rest from being done
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._run)
 
     def _run(self) -> None:
         self._scheduled = False

@@ -154,4 +154,7 @@ def _complete(operation: Waiting, result_of: Callable[[], Reply | None]) -> None
         logger.exception("a waiting request failed keys=%s", operation.keys)
         reply = Reply(None, error=UnknownServerError("the broker's log has the details"))
     if reply is not None:
-        operation.give(reply)
+        try:
+            operation.give(reply)
+        except Exception:  # of whoever is to have it: the others that are tried with it must not wait for that
+            logger.exception("an answer could not be given keys=%s", operation.keys)
