@@ -83,6 +83,10 @@ class BrokerConfig:
     )
     socket_request_max_bytes: int = setting(100 * 1024 * 1024, "the longest request")
     queued_max_request_bytes: int = setting(512 * 1024 * 1024, "memory for requests that have arrived in part")
+    queued_max_response_bytes: int = setting(
+        512 * 1024 * 1024,
+        "memory for answers that clients have not read yet; beyond it those that have not read for longest are cut off",
+    )
     socket_busy_poll_us: int = setting(200, "how long to stay awake after traffic, in microseconds; 0 sleeps at once")
     max_connections: int = setting(10_000, "how many connections may be open")
     max_connections_per_ip: int = setting(5_000, "how many connections may be open from one address")
@@ -110,7 +114,10 @@ class BrokerConfig:
             self.log_flush_policy,
             "os or durable",
         )
-        for name in ("log_segment_bytes", "message_max_bytes", "min_insync_replicas", "socket_request_max_bytes"):
+        for name in (
+            "log_segment_bytes", "message_max_bytes", "min_insync_replicas", "socket_request_max_bytes",
+            "queued_max_response_bytes",
+        ):  # fmt: skip
             _require(getattr(self, name) > 0, property_name(name), getattr(self, name), "a positive number")
         busy = self.socket_busy_poll_us
         _require(0 <= busy <= BUSY_POLL_MAX_US, "socket.busy.poll.us", busy, f"0 to {BUSY_POLL_MAX_US}")
@@ -136,6 +143,7 @@ class BrokerConfig:
         return Limits(
             frame_max=self.socket_request_max_bytes,
             pending_frames_bytes=self.queued_max_request_bytes,
+            unsent_bytes=self.queued_max_response_bytes,
             connections=self.max_connections,
             connections_per_ip=self.max_connections_per_ip,
             idle_s=self.connections_max_idle_ms / 1000,

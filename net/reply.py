@@ -27,11 +27,13 @@ class Later:
     A future would do as well, but it costs a turn of the event loop and a dozen calls more: half of an acks=all.
     """
 
-    __slots__ = ("abandoned", "on_given", "reply")
+    __slots__ = ("abandoned", "held_back", "on_given", "reply")
 
     def __init__(self) -> None:
         self.reply: Reply | None = None
         self.abandoned = False
+        self.held_back = False
+        """It could have been given, but the peer has others to take first: it is to be tried again when it has."""
         self.on_given: Callable[[], None] | None = None
 
     @property
@@ -48,6 +50,9 @@ class Later:
     def abandon(self) -> None:
         """The peer has gone: nobody wants the answer any more."""
         self.abandoned = True
+
+    def try_again(self) -> None:
+        """The peer would take the answer now."""
 
 
 class LaterFromFuture(Later):

@@ -7,7 +7,7 @@ somebody touches the lost pages; ``release`` tells whether that could happen.
 import errno
 import mmap
 import os
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 COPY_MAX = 256 * 1024
 """A read past the end of the map that is smaller than this is copied, a larger one maps the file anew.
@@ -25,7 +25,7 @@ TOUCHED_MAX = 32 * 1024 * 1024
 class MappedFile:
     """The read side of one file. The caller says how many bytes are valid: nothing past them is ever mapped or read."""
 
-    __slots__ = ("_map", "_mapped_size", "_retired", "_touched", "_view")
+    __slots__ = ("_copied", "_copied_from", "_map", "_mapped_size", "_retired", "_touched", "_view")
 
     def __init__(self) -> None:
         self._map: mmap.mmap | None = None
@@ -33,6 +33,8 @@ class MappedFile:
         self._mapped_size = 0
         self._touched = 0
         self._retired: WeakSet[mmap.mmap] = WeakSet()
+        self._copied: ref[memoryview] | None = None
+        self._copied_from = 0
 
     def read(self, fd: int, start: int, end: int, valid_size: int) -> memoryview:
         """Bytes ``start`` to ``end`` of the open file ``fd``, which has ``valid_size`` bytes that may be shown."""
@@ -40,12 +42,26 @@ class MappedFile:
         assert end <= valid_size
         if end > self._mapped_size:
             if end - start < COPY_MAX:
-                return memoryview(read_exactly(fd, start, end - start))
+                return self._copy(fd, start, end)
             self.map(fd, valid_size)
         self._touched += end - start
         if self._touched > TOUCHED_MAX:
             self._forget_pages()
         return self._view[start:end]
+
+    def _copy(self, fd: int, start: int, end: int) -> memoryview:
+        """A copy, the same one for all who read the tail at once: a thousand waiting fetches hold its bytes once."""
+        copied = self._copied() if self._copied is not None else None
+        if copied is not None:
+            first = start - self._copied_from
+            last = end - self._copied_from
+            if first == 0 and last == len(copied):
+                return copied
+            if first >= 0 and last <= len(copied):
+                return copied[first:last]
+        copied = memoryview(read_exactly(fd, start, end - start))
+        self._copied, self._copied_from = ref(copied), start
+        return copied
 
     def map(self, fd: int, valid_size: int) -> None:
         """Map the first ``valid_size`` bytes. The map holds its own descriptor: ``fd`` may be closed afterwards."""
@@ -75,6 +91,7 @@ class MappedFile:
 
     def release(self) -> bool:
         """Let go of all maps; False if a slice of one is still held, so that the file must not be cut."""
+        self._copied = None
         self._retire()
         for retired in list(self._retired):
             if not _close(retired):
