@@ -226,8 +226,10 @@ class Partition:
         return None
 
     def read_for_replica(self, offset: int, max_bytes: int, *, at_least_one: bool) -> list[memoryview]:
-        """Batches from ``offset`` to the end of the log, committed or not."""
-        return self.log.read(offset, max_bytes, up_to=self.log.log_end_offset, at_least_one=at_least_one)
+        """Batches from ``offset`` to the end of the log, committed or not: what is not may be cut before it was sent."""
+        return self.log.read(
+            offset, max_bytes, up_to=self.log.log_end_offset, at_least_one=at_least_one, stays=self.high_watermark
+        )
 
     # --- following -----------------------------------------------------------------------------------------------------
 
