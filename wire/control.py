@@ -65,7 +65,7 @@ class LeaderAndIsrRequest(ControlRequest):
 
 
 class UpdateMetadataRequest(ControlRequest):
-    """What every broker must know of the cluster. ``full`` replaces all that was known before."""
+    """What every broker must know of the cluster. ``full`` replaces all that was known before, once its last piece is there."""
 
     api = Api.UPDATE_METADATA
     response = Done
@@ -74,6 +74,10 @@ class UpdateMetadataRequest(ControlRequest):
     topics: list[TopicConfig]
     partitions: list[PartitionState]
     deleted: list[str]
+    piece: int = 0
+    """Which piece of a ``full`` one this is; the first begins anew."""
+    more: bool = False
+    """Whether another piece follows."""
 
 
 class PartitionName(Message):
