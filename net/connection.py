@@ -175,7 +175,7 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_began_at = None
         elif self._frame_began_at is None:
             self._frame_began_at = self._heard_at
-        if self._read_paused or self._saturated():
+        if self._read_paused or self._owes_much():
             self._adjust_reading()
 
     def _handle(self, frame: memoryview) -> None:
@@ -273,13 +273,17 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- limits ------------------------------------------------------------------------------------------------------
 
-    def _saturated(self) -> bool:
+    def _owes_much(self) -> bool:
+        """Whether the peer has so many answers to wait for, or to take, that it must not ask for more."""
         limits = self._limits
-        if (
+        return (
             self._stalled_at is not None
             or len(self._answers) >= limits.requests_in_flight
             or self._held > limits.write_buffer_high
-        ):
+        )
+
+    def _saturated(self) -> bool:
+        if self._owes_much():
             return True
         return self._transport is None or self._transport.is_closing()
 
