@@ -30,6 +30,9 @@ NAMES_MAX = 5000
 FIRST_PARTITION_RETRY_S, LAST_PARTITION_RETRY_S = 0.005, 0.2
 """How long a partition whose fetch failed is left alone; most often its leader has not heard of it yet, and will at once."""
 
+PARKED_S = 3600.0
+"""How long a partition is left alone of which somebody else says when to go on."""
+
 Rest = asyncio.Future[list[Partition]]
 """Done when fetching must pause: with the partitions that must be on disk first, none if nothing is due, or what went wrong."""
 
@@ -189,11 +192,20 @@ class FollowedPartitions:
         except OttlaError as error:
             self.leave_alone(partition, error)
 
+    def follows(self, partition: Partition) -> bool:
+        return self._partitions.get(partition.where) is partition
+
+    def park(self, partition: Partition) -> None:
+        """Ask for nothing of this partition until it is added again."""
+        if self.follows(partition):
+            self._not_before[partition.where] = time.monotonic() + PARKED_S
+            self._to_name.pop(partition.where, None)
+
     def leave_alone(self, partition: Partition, why: OttlaError) -> None:
         """Ask for nothing of this partition for a moment."""
         where = partition.where
-        if self._partitions.get(where) is not partition:
-            return  # it is not followed any more
+        if not self.follows(partition):
+            return
         logger.info("partition cannot follow partition=%s leader=%d error=%s", where, self._leader, why)
         waits = self._waits.setdefault(where, backoff(FIRST_PARTITION_RETRY_S, LAST_PARTITION_RETRY_S))
         self._not_before[where] = time.monotonic() + next(waits)

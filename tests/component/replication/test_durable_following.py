@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.replication import fetch_loop
 from ottla.broker.replication.durable_loop import DurablePartitions
 from ottla.broker.storage.flush_loop import Flusher
 from ottla.broker.storage.log_config import LogConfig
@@ -33,7 +34,7 @@ class Disk:
     def __call__(self, fd: int) -> None:
         if Path(f"/proc/self/fd/{fd}").readlink().is_relative_to(self._under):
             self.calls += 1
-            assert self.go_on.wait(10)
+            assert self.go_on.wait(20)
             if self.broken:
                 raise OSError(5, "input/output error")
         self._real(fd)
@@ -106,3 +107,21 @@ async def test_a_tail_from_before_is_flushed_before_it_is_named(tmp_path, disk):
         disk.go_on.set()
         await eventually(lambda: claimed(cluster, A0) == 3)
         assert cluster.follower.partition(A0).log.flushed_up_to == 3
+
+
+async def test_a_disk_that_takes_its_time_keeps_no_other_partition_waiting(tmp_path, disk, monkeypatch):
+    monkeypatch.setattr(fetch_loop, "FLUSH_PATIENCE_S", 0.01)
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create(A0, B0)
+        make_durable(cluster.follower, "a")
+        cluster.leader.append(A0)
+        await eventually(lambda: disk.calls == 1)
+        for count in range(1, 4):
+            cluster.leader.append(B0)
+            await eventually(lambda: claimed(cluster, B0) == count)  # noqa: B023
+        assert claimed(cluster, A0) <= 0
+        disk.go_on.set()
+        await eventually(lambda: claimed(cluster, A0) == 1)
+        cluster.leader.append(A0)
+        await eventually(lambda: claimed(cluster, A0) == 2)
+        assert cluster.follower.partition(A0).log.flushed_up_to == 2
