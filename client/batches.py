@@ -61,8 +61,8 @@ class ProducerBatch:
 
     __slots__ = (
         "_halves", "_waiters", "append_time_ms", "attempts", "base_offset", "base_sequence", "deadline", "done", "error",
-        "headers", "keys", "last_error", "line", "not_before", "number", "opened_at", "receipt", "size", "timestamps", "travels",
-        "unsure", "values", "where",
+        "headers", "keys", "last_error", "line", "not_before", "number", "opened_at", "receipt", "size", "timestamps",
+        "travels", "unsure", "values", "where",
     )  # fmt: skip
 
     def __init__(self, where: TopicPartition, opened_at: float, deadline: float) -> None:
