@@ -153,6 +153,9 @@ class Partitions:
                 where = TopicPartition(part.topic, part.partition)
                 partition = self._partitions.get(where)
                 if partition is not None and partition.log.topic_id == part.topic_id:
+                    if partition.leader_epoch > part.leader_epoch:
+                        logger.info("old order to stop ignored partition=%s leader_epoch=%d", where, part.leader_epoch)
+                        continue  # it has come back to this broker since
                     del self._partitions[where]
                     self._step_down(partition)
                 if part.delete:
