@@ -19,6 +19,8 @@ class ClusterView:
         self.controller = -1
         self.known = False
         """Whether the controller has ever told this broker everything."""
+        self.told_in = NO_EPOCH
+        """The life of this broker in which it was last told everything."""
         self.version = (0, 0)
         """How new this is: controller epoch and the controller's count of changes."""
         self.brokers: dict[int, BrokerEndpoint] = {}
@@ -59,6 +61,8 @@ class ClusterView:
                 state.partition, state.leader, state.leader_epoch, state.replicas, state.isr
             ))  # fmt: skip
         self.known = self.known or request.full
+        if request.full:
+            self.told_in = request.broker_epoch
         if not request.more:
             # An order may be written before another one and told after it: what came since has not become older by that.
             self.version = max(self.version, (request.controller_epoch, request.version))

@@ -16,7 +16,7 @@ from ottla.broker.storage.shutdown_marker import current_boot_id
 from ottla.net.retry import backoff
 from ottla.wire.errors import OttlaError
 from ottla.wire.messages import BrokerEndpoint, ListenerAddress
-from ottla.zk.broker_znodes import BrokerZnode, DataState
+from ottla.zk.broker_znodes import BrokerDataZnode, BrokerZnode, DataState
 from ottla.zk.membership import read_data, register
 from ottla.zk.operations import Stat
 from ottla.zk.session import ZkSession
@@ -135,21 +135,39 @@ class MembershipLoop:
                 except OttlaError as error:
                     logger.warning("broker registration failed error=%s", error)
                     await asyncio.sleep(next(waits))
+                except Exception:  # a task that ended by itself would leave a broker that never comes back
+                    logger.exception("broker registration failed")
+                    await asyncio.sleep(next(waits))
 
     async def _join(self) -> None:
         """Register, and say what the data folders hold by what ZooKeeper knows of them [I14]."""
-        self.data = self._trust.judge(await read_data(self._session, self._broker.broker_id))
-        # Folders that are not what they should be bear no new stamp: the right ones may be put back yet.
-        lost = self.data is DataState.LOST
-        stamped = None if lost else await asyncio.to_thread(self._trust.stamp, uuid.uuid4().hex)
-        broker = replace(self._broker, timestamp_ms=int(time.time() * 1000), data=self.data)
+        known = await read_data(self._session, self._broker.broker_id)
+        self.data = self._trust.judge(known)
+        stamped = await self._stamp(known) if self.data in (DataState.WHOLE, DataState.TAIL_SUSPECT) else None
+        broker = replace(
+            self._broker,
+            timestamp_ms=int(time.time() * 1000),
+            data=self.data,
+            stand_in=known is not None and known.away is not None and self.data is not DataState.RETURNED,
+        )
         registration = await register(
             self._session, broker, incarnation=uuid.uuid4().hex, boot_id=current_boot_id(), data=stamped
         )
+        if stamped is not None:
+            self._trust.confirmed(stamped.stamped)
         self.identity = replace(self.identity, broker_epoch=registration.broker_epoch)
         self.registered = True
         self._election = ElectionLoop(self._session, self.identity, self._endpoint, self._policy, self._on_term)
         await self._election.start()
+
+    async def _stamp(self, known: BrokerDataZnode | None) -> BrokerDataZnode | None:
+        """What ZooKeeper is to know of the folders. A disk that takes no stamp is no reason not to serve what can be read."""
+        try:
+            stamped = await asyncio.to_thread(self._trust.stamp)
+        except OSError as error:
+            logger.error("data folders were not stamped error=%s", error)
+            return None
+        return BrokerDataZnode(stamped, known.away if known is not None else None)
 
     async def _leave(self) -> None:
         self.registered = False

@@ -52,7 +52,7 @@ from ottla.zk.znodes import BrokerZnode
 
 logger = logging.getLogger(__name__)
 
-PART_STOP_LIMIT_S = 1.0
+PART_STOP_LIMIT_S = 0.5
 LEAVE_LIMIT_S = 5.0
 """Whatever others do, a broker has stopped within ten seconds, which is how long Docker waits. Its own disk has no limit."""
 
@@ -157,8 +157,10 @@ class Node:
             session,
             membership,
             trust,
-            ready=lambda: _why_not_ready(membership, view, partitions) is None,
-            leaderless=lambda: view.waits_for(config.broker_id),
+            all_told=lambda life: (
+                view.told_in == life and view.replicas_of(config.broker_id) <= partitions.told_in(life)
+            ),
+            waits=lambda: view.waits_for(config.broker_id),
         )
         data.start()
         self._stops(data.stop)

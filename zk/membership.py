@@ -253,11 +253,16 @@ async def write_data(session: ZkSession, broker_id: int, broker_epoch: int, data
     )
 
 
-async def mark_reported(session: ZkSession, broker_id: int, broker_epoch: int) -> None:
-    """A controller has drawn the consequences of what this life of a broker said of its data: later ones need not."""
+async def mark_reported(session: ZkSession, broker_id: int, broker_epoch: int) -> bool:
+    """A controller has drawn the consequences of what this life of a broker said of its data: later ones need not.
+
+    False if that life is over.
+    """
     broker, stat = await _read_broker(session, broker_id)
-    if broker is not None and stat is not None and broker.broker_epoch == broker_epoch:
-        await session.set(BrokerZnode.path(broker_id), replace(broker, reported=True).encode(), stat.version)
+    if broker is None or stat is None or broker.broker_epoch != broker_epoch:
+        return False
+    await session.set(BrokerZnode.path(broker_id), replace(broker, reported=True).encode(), stat.version)
+    return True
 
 
 async def cluster_id(session: ZkSession) -> str:

@@ -85,7 +85,7 @@ class ControlHandlers:
         return later(self._obey(request, self._learn(request)))
 
     async def _lead_or_follow(self, request: LeaderAndIsrRequest) -> Reply:
-        failed = await self._partitions.apply(request.partitions, request.topics)
+        failed = await self._partitions.apply(request.partitions, request.topics, request.broker_epoch)
         return Reply(LeaderAndIsrResponse([PartitionName(*where) for where in failed]))
 
     async def _stop(self, request: StopReplicaRequest) -> Reply:

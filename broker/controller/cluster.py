@@ -20,6 +20,8 @@ class Broker:
     """If not whole, it may lack records that it had acknowledged: it must catch up before it counts again [I14]."""
     reported: bool = field(default=False, compare=False)
     """An earlier controller has seen to that for this life of it."""
+    stand_in: bool = field(default=False, compare=False)
+    """Its folders took the place of others that a partition waits for."""
 
 
 @dataclass

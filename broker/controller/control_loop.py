@@ -22,8 +22,9 @@ from ottla.broker.controller.state import (
     WriteTopic,
 )
 from ottla.broker.peers import Identity, Probe, probe
-from ottla.wire.control import StopReplicaRequest
+from ottla.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from ottla.wire.errors import (
+    NotController,
     StaleBrokerEpoch,
     StaleControllerEpoch,
     UnknownTopicOrPartition,
@@ -31,6 +32,7 @@ from ottla.wire.errors import (
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
 from ottla.zk import isr_notifications
+from ottla.zk.broker_znodes import DataState
 from ottla.zk.election import ControllerTerm
 from ottla.zk.errors import ZkError
 from ottla.zk.membership import fence, live_brokers
@@ -122,12 +124,16 @@ class ControlLoop:
             await self._deletions_watch.stop()
             await self._isr_watch.stop()
             self._events.close()
+            for waiter in [waiter for waiters in self._gone.values() for waiter in waiters]:
+                settle(waiter, error=NotController())
             for link in self._links.values():
                 await link.close()
             logger.info("controller term ended epoch=%d", self.term.epoch)
 
     async def _load(self) -> None:
-        brokers, topics = await asyncio.gather(self._first_brokers(), load_topics(self.session))
+        # Brokers first: who says that it lacks records must not find itself in an ISR that was read before it said so.
+        brokers = await self._first_brokers()
+        topics = await load_topics(self.session)
         for name, why in topics.malformed.items():
             logger.error("topic ignored topic=%s error=%s", name, why)
         await self._set_links(brokers)
@@ -155,8 +161,21 @@ class ControlLoop:
         if brokers == self.state.brokers:
             return
         logger.info("brokers changed live=%s before=%s", sorted(brokers), sorted(self.state.brokers))
+        await self._read_where_records_are_missing(brokers)
         await self._set_links(brokers)
         await self.act(self.state.brokers_seen(brokers))
+
+    async def _read_where_records_are_missing(self, brokers: dict[int, Broker]) -> None:
+        """Leaders may have let brokers in, before those came back without records, that we have not heard of yet."""
+        known = self.state.brokers
+        doubted = {
+            i
+            for i, broker in brokers.items()
+            if broker.data is not DataState.WHOLE and (i not in known or known[i].epoch != broker.epoch)
+        }
+        if doubted:
+            found = await read_partition_states(self.session, self.state.held_by(doubted))
+            await self.act(self.state.states_read(found))
 
     def _suspected(self, broker_id: int, epoch: int, found: Probe, reached: bool) -> None:
         """A link ended and probing did not find the broker alive: if the evidence is good enough, fence it now."""
@@ -173,16 +192,22 @@ class ControlLoop:
 
         self._events.put(event)
 
-    def _failed(self, broker_id: int, epoch: int, partitions: list[TopicPartition]) -> None:
-        """A broker was told to lead or follow and cannot, for its disk failed."""
+    def _obeyed(self, broker_id: int, epoch: int, order: LeaderAndIsrRequest, failed: list[TopicPartition]) -> None:
+        """A broker was told to lead or follow, and cannot where its disk failed."""
+        known = self.state.brokers.get(broker_id)
+        if known is None or known.epoch != epoch:
+            return
+        told = {TopicPartition(state.topic, state.partition) for state in order.partitions}
+        self.state.replicas_work(broker_id, told - set(failed))
 
         async def event() -> None:
             known = self.state.brokers.get(broker_id)
             if known is not None and known.epoch == epoch:
-                logger.warning("replicas failed broker=%d partitions=%s", broker_id, partitions)
-                await self.replicas_failed(broker_id, partitions)
+                logger.warning("replicas failed broker=%d partitions=%s", broker_id, failed)
+                await self.replicas_failed(broker_id, failed)
 
-        self._events.put(event)
+        if failed:
+            self._events.put(event)
 
     async def replicas_failed(self, broker_id: int, partitions: list[TopicPartition]) -> list[asyncio.Future[bool]]:
         """Let others lead what a broker cannot. In turn only."""
@@ -248,6 +273,7 @@ class ControlLoop:
                 found.broker.broker_epoch,
                 found.broker.data,
                 found.broker.reported,
+                found.broker.stand_in,
             )
             for i, found in live.items()
         }
@@ -260,7 +286,7 @@ class ControlLoop:
         for i, broker in brokers.items():
             if i not in self._links:
                 self._links[i] = Link(
-                    self._identity, broker.endpoint, broker.epoch, self._suspected, self._guard.reached, self._failed
+                    self._identity, broker.endpoint, broker.epoch, self._suspected, self._guard.reached, self._obeyed
                 )
 
     # --- actions -------------------------------------------------------------------------------------------------------

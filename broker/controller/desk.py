@@ -98,8 +98,9 @@ class Desk:
             return await self._loop.act(self._state.unclean_leaders(partitions))
 
         await self._do(elect, timeout_s, "no leaders were elected")
+        led = self._state.led() if partitions else ()
         for where in partitions or ():
-            if where not in self._state.led():
+            if where not in led:
                 raise LeaderNotAvailable(
                     f"{where} has no replica that lives", topic=where.topic, partition=where.partition
                 )
@@ -141,6 +142,7 @@ class Desk:
                 raise RequestTimedOut(
                     f"topic {name!r} is still being deleted: a broker that holds some of it does not answer"
                 )
+            gone.result()
 
     async def add_partitions(self, name: str, count: int, *, timeout_s: float) -> None:
         """Let a topic have ``count`` partitions, more than it has."""

@@ -33,6 +33,14 @@ class Leaders:
         for where in partitions:
             self._failed.setdefault(where, set()).add(broker)
 
+    def works(self, broker: int, partitions: Iterable[TopicPartition]) -> None:
+        """A broker leads or follows these as it was told: if it could not before, that has passed."""
+        for where in partitions:
+            if where in self._failed:
+                self._failed[where].discard(broker)
+                if not self._failed[where]:
+                    del self._failed[where]
+
     def mended(self, restarted: Iterable[int]) -> None:
         """A broker that is gone will have recovered its logs when it comes back."""
         for where in list(self._failed):
@@ -43,19 +51,24 @@ class Leaders:
     def distrust(self, joined: Iterable[int]) -> None:
         """Brokers that came back without some of their records do not count where they counted before.
 
-        Who came back with all of them is not lost any more: the disk that was away is there again.
+        Who came back with the folder that was away is lost no more where that was waited for, and lost everywhere else:
+        there it has acknowledged records since, with the folder that was in its place.
         """
-        brokers = {broker: self._cluster.brokers[broker] for broker in joined}
-        whole = {broker for broker, found in brokers.items() if found.data is DataState.WHOLE}
-        suspects = {
-            broker for broker, found in brokers.items() if found.data is DataState.TAIL_SUSPECT and not found.reported
-        }
-        lost = {broker for broker, found in brokers.items() if found.data is DataState.LOST and not found.reported}
+        brokers = self._cluster.brokers
+        unreported: dict[DataState, set[int]] = {data: set() for data in DataState}
+        for broker in joined:
+            if not brokers[broker].reported:
+                unreported[brokers[broker].data].add(broker)
+        suspects, returned = unreported[DataState.TAIL_SUSPECT], unreported[DataState.RETURNED]
+        originals = {broker for broker in unreported[DataState.WHOLE] | suspects if not brokers[broker].stand_in}
+        found_again = originals | returned
         for where in self._cluster.partitions():
             state = self._cluster.topics[where.topic].states[where.partition].state
-            if affected := suspects & {*state.isr, *state.elr}:
+            counted, waited_for = {*state.isr, *state.elr}, set(state.lost)
+            if affected := counted & (suspects | returned & waited_for):
                 self.distrusted.setdefault(where, set()).update(affected)
-            gone = (self.lost.get(where, set()) | set(state.lost) | lost & {*state.isr, *state.elr}) - whole
+            now_lost = counted & (unreported[DataState.LOST] | returned - waited_for)
+            gone = (self.lost.get(where, set()) | waited_for) - found_again | now_lost
             if gone:
                 self.lost[where] = gone
             else:
@@ -63,14 +76,14 @@ class Leaders:
 
     def unsettled(self) -> set[TopicPartition]:
         """Where a replica that lacks records still counts: whoever is told so might lead without them."""
-        return {
-            *self.distrusted,
-            *(
-                where
-                for where, lost in self.lost.items()
-                if set(self._cluster.topics[where.topic].states[where.partition].state.lost) != lost
-            ),
-        }
+        return {where for where in {*self.distrusted, *self.lost} if self.is_unsettled(where)}
+
+    def is_unsettled(self, where: TopicPartition) -> bool:
+        """The same for one partition. Where it is written that nobody leads because of it, all is said."""
+        if where in self.distrusted:
+            return True
+        written = set(self._cluster.topics[where.topic].states[where.partition].state.lost)
+        return self.lost.get(where, written) != written
 
     def trust_again(self, where: TopicPartition, state: PartitionStateZnode, *, elected: bool) -> None:
         """Who lacks records is trusted once it is counted no more, or once it was elected and its log is the truth."""
@@ -88,12 +101,14 @@ class Leaders:
         for where in self.among(among):
             topic = self._cluster.topics[where.topic]
             state = topic.states[where.partition].state
-            able = staying - self._failed[where] if where in self._failed else staying
+            able = self.able(where) if where in self._failed else staying
             settled = state.leader in able and all(broker in able for broker in state.isr)
             if settled and where not in self.distrusted and where not in self.lost:
                 continue
             decided = self._decide(topic, where, able)
-            if decided != (state.leader, state.isr, state.elr, state.lost):
+            # Whoever is not trusted and leads all the same does so in a new epoch: then it is known that this was decided.
+            again = decided.leader != NO_LEADER and self.is_unsettled(where)
+            if again or decided != (state.leader, state.isr, state.elr, state.lost):
                 changes.append(self.change(where, decided))
         return [WriteStates(changes)] if changes else []
 
@@ -132,11 +147,14 @@ class Leaders:
             if topic.states[where.partition].state.leader != NO_LEADER:
                 continue
             lost = self.lost.get(where, set())
-            able = self._cluster.brokers.keys() - self.leaving - self._failed.get(where, set())
-            decided = elect(_best_first(topic.replicas[where.partition], lost), (), able, unclean=True)
+            decided = elect(_best_first(topic.replicas[where.partition], lost), (), self.able(where), unclean=True)
             if decided.leader != NO_LEADER:
                 changes.append(self.change(where, decided))
         return [WriteStates(changes)] if changes else []
+
+    def able(self, where: TopicPartition) -> set[int]:
+        """The brokers that can be counted on to lead a partition, as far as their disks and lives are concerned."""
+        return self._cluster.brokers.keys() - self.leaving - self._failed.get(where, set())
 
     def not_preferred(self, wanted: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
         """Those (of all, if none are named) that another replica than the first of their assignment leads, which lives."""

@@ -8,7 +8,13 @@ from ottla.broker.controller.pieces import in_pieces
 from ottla.broker.peers import Identity, Probe, connect_as_broker, probe
 from ottla.net.channel import Channel
 from ottla.net.retry import backoff
-from ottla.wire.control import ControlRequest, LeaderAndIsrResponse, WitnessRequest, WitnessResponse
+from ottla.wire.control import (
+    ControlRequest,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    WitnessRequest,
+    WitnessResponse,
+)
 from ottla.wire.errors import (
     ClientTimeout,
     ClusterAuthorizationFailed,
@@ -48,15 +54,15 @@ class Link:
         epoch: int,
         on_evidence: Evidence,
         on_reached: Callable[[int], None],
-        on_failed: Callable[[int, int, list[TopicPartition]], None],
+        on_obeyed: Callable[[int, int, LeaderAndIsrRequest, list[TopicPartition]], None],
     ) -> None:
-        """``on_failed`` is called with a broker, its life, and partitions that it can neither lead nor follow."""
+        """``on_obeyed`` is called with a broker, its life, what it was told and what of it it can neither lead nor follow."""
         self._identity = identity
         self._to = to
         self._epoch = epoch
         self._on_evidence = on_evidence
         self._on_reached = on_reached
-        self._on_failed = on_failed
+        self._on_obeyed = on_obeyed
         self._orders: asyncio.Queue[tuple[ControlRequest, asyncio.Future[bool]]] = asyncio.Queue()
         self._channel: Channel | None = None
         loop = asyncio.get_running_loop()
@@ -118,9 +124,9 @@ class Link:
                 continue
             try:
                 answer = (await channel.request(order, ORDER_TIMEOUT_S)).message
-                if isinstance(answer, LeaderAndIsrResponse) and answer.failed:
+                if isinstance(answer, LeaderAndIsrResponse) and isinstance(order, LeaderAndIsrRequest):
                     failed = [TopicPartition(name.topic, name.partition) for name in answer.failed]
-                    self._on_failed(self._to.id, self._epoch, failed)
+                    self._on_obeyed(self._to.id, self._epoch, order, failed)
                 return True
             except LocalProtocolError as error:
                 # It will not become shorter, and those behind it must be told all the same.

@@ -21,6 +21,7 @@ class Reassignment:
         self._leaders = leaders
         self._orders = orders
         self._told_to_delete: set[tuple[TopicPartition, int, int]] = set()  # by which broker, in which life of it
+        self._unannounced: set[TopicPartition] = set()  # whose leader may not know the replicas that are to come
 
     def begin(self, where: TopicPartition, target: tuple[int, ...]) -> list[Action]:
         """A partition is to have other replicas. First it has the old and the new ones; see ``finish``.
@@ -36,10 +37,24 @@ class Reassignment:
         topic.adding[partition] = tuple(broker for broker in target if broker not in held or broker in came)
         topic.replicas[partition] = (*target, *(broker for broker in held if broker not in target))
         self._told_to_delete = {told for told in self._told_to_delete if told[0] != where}
-        state = topic.states[partition].state
-        # The same leader in a new epoch: so it learns of its new followers, and they of it.
-        again = self._leaders.change(where, Leadership(state.leader, state.isr, state.elr))
-        return [WriteTopic(where.topic), WriteStates([again])]
+        self._unannounced.add(where)
+        return [WriteTopic(where.topic), *self._announce(where)]
+
+    def _announce(self, where: TopicPartition) -> list[Action]:
+        """The same leader in a new epoch: so it learns of its new followers, and they of it."""
+        state = self._cluster.topics[where.topic].states[where.partition].state
+        if state.leader not in self._cluster.brokers or self._leaders.is_unsettled(where):
+            return []  # an epoch will begin anyway
+        return [WriteStates([self._leaders.change(where, Leadership(state.leader, state.isr, state.elr))])]
+
+    def announced(self, where: TopicPartition) -> None:
+        """A new epoch of this partition stands in ZooKeeper, and its replicas are told."""
+        self._unannounced.discard(where)
+
+    def resume(self) -> None:
+        """A term begins: whether the last controller got to announce what it had begun is not known."""
+        for name, topic in self._cluster.topics.items():
+            self._unannounced |= {TopicPartition(name, partition) for partition in topic.adding}
 
     def finish(self, name: str) -> list[Action]:
         """Where all new replicas are in sync: they alone remain. ZooKeeper hears of it last, so a crash can be resumed.
@@ -54,6 +69,9 @@ class Reassignment:
         done = False
         for partition in topic.moving():
             where = TopicPartition(name, partition)
+            if where in self._unannounced:
+                actions += self._announce(where)
+                continue
             if not topic.only_deletes(partition):
                 decided, ready = self._next(topic, where)
                 actions += decided
@@ -76,6 +94,7 @@ class Reassignment:
         left = topic.removing.get(where.partition, ()) if topic is not None else ()
         if topic is None or broker not in left or not topic.only_deletes(where.partition):
             return []
+        self._told_to_delete = {told for told in self._told_to_delete if told[:2] != (where, broker)}
         topic.removing[where.partition] = tuple(other for other in left if other != broker)
         if not topic.removing[where.partition]:
             del topic.removing[where.partition]
@@ -84,12 +103,13 @@ class Reassignment:
     def _next(self, topic: Topic, where: TopicPartition) -> tuple[list[Action], bool]:
         """What leads on to the replicas of the target alone, and whether they are it already."""
         target, state = topic.target(where.partition), topic.states[where.partition].state
-        if not set(target) <= set(state.isr):
+        if not set(target) <= set(state.isr) or self._leaders.is_unsettled(where):
             return [], False
         if state.leader in target and set(state.isr) <= set(target):
             return [], True
-        decided = elect(target, [broker for broker in state.isr if broker in target], self._cluster.brokers)
-        if state.leader in target and state.leader in self._cluster.brokers:
+        able = self._leaders.able(where)
+        decided = elect(target, [broker for broker in state.isr if broker in target], able)
+        if state.leader in target and state.leader in able:
             decided = decided._replace(leader=state.leader)
         if decided.leader == NO_LEADER:
             return [], False

@@ -5,7 +5,7 @@ methods below; every one returns the actions that follow from it, in the order i
 is decided in leaders.py, how a partition moves in reassignment.py.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ottla.broker.controller.actions import Action, ReadAgain, RemoveTopic, Tell, WriteStates, WriteTopic
 from ottla.broker.controller.cluster import Broker, Cluster, Topic
@@ -33,6 +33,7 @@ class ControllerState:
     """One term of a controller."""
 
     def __init__(self, controller_id: int, controller_epoch: int, default_min_insync: int = 1) -> None:
+        self._epoch = controller_epoch
         self._cluster = Cluster()
         self._orders = Orders(controller_id, controller_epoch, self._cluster)
         self._leaders = Leaders(controller_epoch, self._cluster, default_min_insync)
@@ -54,6 +55,7 @@ class ControllerState:
         """The beginning of a term: everything was read."""
         self._cluster.topics = {loaded.name: Topic.of(loaded) for loaded in topics}
         self._cluster.brokers = dict(brokers)
+        self._reassignment.resume()
         actions = self._orders.full_metadata(self.brokers)  # before anybody leads anything
         actions += self.deletions_seen(deleting)
         self._leaders.distrust(self.brokers)
@@ -102,11 +104,24 @@ class ControllerState:
         self._leaders.failed(broker, affected)
         return self._leaders.elections(affected)
 
+    def replicas_work(self, broker: int, partitions: Iterable[TopicPartition]) -> None:
+        """A broker leads or follows these as it was told."""
+        self._leaders.works(broker, partitions)
+
     def led_by(self, broker: int) -> list[TopicPartition]:
         return [
             where
             for where in self._cluster.partitions()
             if self.topics[where.topic].states[where.partition].state.leader == broker
+        ]
+
+    def held_by(self, brokers: Collection[int]) -> list[TopicPartition]:
+        """The partitions that have a replica on one of these."""
+        topics = self.topics
+        return [
+            where
+            for where in self._cluster.partitions()
+            if not set(topics[where.topic].replicas[where.partition]).isdisjoint(brokers)
         ]
 
     def led(self) -> set[TopicPartition]:
@@ -143,6 +158,7 @@ class ControllerState:
             if isinstance(result, int):
                 topic.states[change.partition.partition] = VersionedState(change.state, result)
                 self._leaders.trust_again(change.partition, change.state, elected=True)
+                self._reassignment.announced(change.partition)
                 written.append(change.partition)
             elif not isinstance(result, StaleBrokerEpoch):  # of that life's end an event of its own will tell
                 again[change.partition.topic] = None
@@ -166,7 +182,10 @@ class ControllerState:
         ours = {where: None for where in changed if self._is_new_epoch(where, found[where])}
         for where in changed:
             self.topics[where.topic].states[where.partition] = found[where]
-            self._leaders.trust_again(where, found[where].state, elected=False)
+            elected = where in ours and found[where].state.controller_epoch == self._epoch
+            self._leaders.trust_again(where, found[where].state, elected=elected)
+            if where in ours:
+                self._reassignment.announced(where)
         # Only a controller begins a leader epoch: a write of ours took effect though its answer was lost, and the replicas
         # must hear of it.
         actions = self._orders.announce(list(ours)) if ours else []

@@ -124,7 +124,7 @@ class FollowedPartitions:
 
     def _owing(self) -> list[Partition]:
         """Those that must be on disk before they are named [I26]. One whose disk failed never will be: it is left alone."""
-        owing = [partition for partition in self._to_name.values() if partition.owes_flush]
+        owing = [partition for partition in self._to_name.values() if partition.owes_flush or partition.log.failed]
         if not owing:
             return owing
         for partition in owing:

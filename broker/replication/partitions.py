@@ -13,7 +13,7 @@ from ottla.broker.storage.log_config import LogConfig, parse_topic_config
 from ottla.broker.storage.log_dir import LogDir
 from ottla.wire.control import PartitionState, StopReplicaPart, TopicConfig
 from ottla.wire.errors import InconsistentTopicId, OttlaError, StaleBrokerEpoch, StorageError, UnknownTopicOrPartition
-from ottla.wire.names import TopicPartition
+from ottla.wire.names import NO_EPOCH, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +81,11 @@ class Partitions:
         broken = {where for log_dir in self._log_dirs for where in log_dir.failed}
         return self._partitions.keys() | broken
 
+    def told_in(self, life: int) -> set[tuple[str, int]]:
+        """All of which the controller has spoken in this life of the broker, and those whose log cannot be opened."""
+        broken = {where for log_dir in self._log_dirs for where in log_dir.failed}
+        return {where for where, partition in self._partitions.items() if partition.told_in == life} | broken
+
     def log_start_offset(self, topic: str, partition: int) -> int:
         found = self._partitions.get((topic, partition))
         return found.log.log_start_offset if found is not None else -1
@@ -88,9 +93,9 @@ class Partitions:
     # --- what the controller asks --------------------------------------------------------------------------------------
 
     async def apply(
-        self, states: Sequence[PartitionState], topics: Iterable[TopicConfig]
+        self, states: Sequence[PartitionState], topics: Iterable[TopicConfig], life: int = NO_EPOCH
     ) -> dict[TopicPartition, OttlaError]:
-        """Lead or follow these; for each that could not be taken on, why."""
+        """Lead or follow these; for each that could not be taken on, why. ``life`` of this broker is the one that was told."""
         failed: dict[TopicPartition, OttlaError] = {}
         step_downs = self._step_downs
         async with self._changing:
@@ -115,6 +120,9 @@ class Partitions:
                             "partition state taken partition=%s leader=%d leader_epoch=%d isr=%s",
                             where, state.leader, state.leader_epoch, state.isr,
                         )  # fmt: skip
+                    partition.told_in = life
+                    if partition.log.failed:
+                        raise StorageError(f"the disk under {where} failed")
                 except OttlaError as error:
                     logger.error("partition state refused partition=%s error=%s", where, error)
                     failed[where] = error

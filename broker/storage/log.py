@@ -335,8 +335,7 @@ class Log:
             if not self._is_findable:
                 self._precautions.before_first_flush()
                 self._is_findable = True
-            self._epochs.sync()
-            return self._segments.flush(sealed_only=sealed_only)
+            return self._segments.flush(sealed_only=sealed_only, with_them=self._epochs.sync)
 
     def close(self) -> None:
         """Flush, write the indexes and let go of all files. Slow. A failed log is only let go of."""

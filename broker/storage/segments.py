@@ -7,7 +7,7 @@ reads never take it.
 import os
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from pathlib import Path
 
@@ -133,8 +133,11 @@ class Segments:
             self.flushed_up_to = min(self.flushed_up_to, offset)
             self._flush_target = min(self._flush_target, offset)
 
-    def flush(self, *, sealed_only: bool) -> int:
-        """Put all records, or all of sealed segments, on disk; gives the offset up to which they are. Slow."""
+    def flush(self, *, sealed_only: bool, with_them: Callable[[], None] = lambda: None) -> int:
+        """Put all records, or all of sealed segments, on disk; gives the offset up to which they are. Slow.
+
+        ``with_them`` is called once it is decided which records: what belongs to them must be on disk as well.
+        """
         with self._flushing:
             with self._lock:
                 self._flush_target = self.active.base_offset if sealed_only else self.active.next_offset
@@ -143,6 +146,7 @@ class Segments:
                 files = [os.dup(s.fd) if s.fd >= 0 else os.open(s.path, os.O_RDONLY) for s in due]
                 folder_changed, self._folder_changed = self._folder_changed, False
             try:
+                with_them()
                 for fd in files:
                     os.fdatasync(fd)
             finally:

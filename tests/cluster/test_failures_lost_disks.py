@@ -3,6 +3,7 @@
 import shutil
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -179,3 +180,59 @@ def test_operator_takes_the_others_as_they_are_when_a_disk_is_lost_for_good(
     assert (
         "older than what this broker last wrote" not in cluster.log_path(1).read_text().rpartition("broker started")[2]
     )
+
+
+def stand_in(cluster: LocalCluster, admin: Admin) -> tuple[str, str, Path]:
+    """Broker 1 lost its disk and works with an empty one: one topic waits for the old disk, of the other it has all again."""
+    safe = make_topic(admin, [1, 2, 3])
+    write(cluster, safe, VALUES[:100])
+    waiting = alone_in_sync(cluster, admin)
+    away = cluster.data_path(1).rename(cluster.folder / "away")
+    start(cluster, 1, 2, 3)
+    wait_until(lambda: partition_state(cluster, waiting).state.lost == (1,), WAIT_S)
+    wait_until(lambda: 1 in partition_state(cluster, safe).state.isr, WAIT_S)
+    wait_until(lambda: "the controller has acted on lost data" in cluster.log_path(1).read_text(), WAIT_S)
+    return safe, waiting, away
+
+
+def test_disk_that_is_put_back_does_not_count_for_what_was_acked_without_it(
+    cluster: LocalCluster, admin: Admin
+) -> None:
+    safe, waiting, away = stand_in(cluster, admin)
+    write(cluster, safe, VALUES[100:])
+    kill_all(cluster)
+    shutil.rmtree(cluster.data_path(1))
+    away.rename(cluster.data_path(1))
+    start(cluster, 0, 1)
+    wait_until(lambda: leader_in_zookeeper(cluster, waiting) == 1, WAIT_S)
+    assert leader_in_zookeeper(cluster, safe) == NO_LEADER
+    start(cluster, 2, 3)
+    assert read(cluster, safe, len(VALUES)) == VALUES
+    assert read(cluster, waiting, len(VALUES)) == VALUES
+
+
+def test_broker_whose_loss_was_acted_on_does_not_lose_what_it_has_since_by_registering_anew(
+    cluster: LocalCluster, admin: Admin
+) -> None:
+    safe, waiting, _ = stand_in(cluster, admin)
+    admin.alter_topic_config(safe, {"min.insync.replicas": "1"}, timeout=WAIT_S)
+    cluster.kill(2)
+    cluster.kill(3)
+    wait_until(lambda: partition_state(cluster, safe).state.isr == (1,), WAIT_S)
+    write(cluster, safe, VALUES[100:])
+    cluster.terminate(1)
+    start(cluster, 2, 3, 1)
+    wait_until(lambda: leader_of(admin, safe) == 1, WAIT_S)
+    assert read(cluster, safe, len(VALUES)) == VALUES
+    assert partition_state(cluster, waiting).state.lost == (1,), "what stands in for the lost disk is not it"
+
+
+def test_after_a_power_cut_of_all_brokers_all_is_led_again(cluster: LocalCluster, admin: Admin) -> None:
+    topic = make_topic(admin, [1, 2, 3])
+    write(cluster, topic, VALUES)
+    kill_all(cluster)
+    for broker in cluster.brokers:
+        (cluster.data_path(broker) / ".boot-id").write_text("of the boot before\n")
+    start(cluster, *cluster.brokers)
+    write(cluster, topic, [b"after"])
+    assert read(cluster, topic, len(VALUES) + 1) == [*VALUES, b"after"]

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.data_trust import DataTrust
+from ottla.broker.data_trust import NOT_KNOWN, DataTrust, after_loss
 from ottla.broker.storage.data_stamps import KEPT, DataStamps
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.log_dir import LogDir
-from ottla.zk.broker_znodes import BrokerDataZnode, DataState
+from ottla.zk.broker_znodes import BrokerDataZnode, DataState, StampedFolders
 
 
 class Folders:
@@ -41,8 +41,15 @@ def known(folders: Folders) -> BrokerDataZnode:
     """Broker 1 runs with two folders, stamped twice."""
     trust = folders.trust("a", "b")
     assert trust.judge(None) is DataState.WHOLE, "a first start"
-    trust.stamp("first")
-    return trust.stamp("second")
+    stamped(trust)
+    return BrokerDataZnode(stamped(trust))
+
+
+def stamped(trust: DataTrust) -> StampedFolders:
+    """A stamp that ZooKeeper has taken."""
+    found = trust.stamp()
+    trust.confirmed(found)
+    return found
 
 
 def test_folders_that_bear_the_stamp_are_whole(folders: Folders, known: BrokerDataZnode) -> None:
@@ -61,12 +68,11 @@ def test_folder_that_is_configured_no_more_is_lost_data(folders: Folders, known:
 
 def test_older_copy_of_a_folder_is_lost_data(folders: Folders, known: BrokerDataZnode) -> None:
     shutil.copytree(folders.folder / "a", folders.folder / "copy")
-    newer = folders.open
-    later = DataTrust(newer).stamp("third")
+    later = BrokerDataZnode(stamped(DataTrust(folders.open)))
     shutil.rmtree(folders.folder / "a")
     (folders.folder / "copy").rename(folders.folder / "a")
     assert folders.trust("a", "b").judge(later) is DataState.LOST
-    assert folders.trust("a", "b").judge(known) is DataState.WHOLE, "as it was before the third stamp"
+    assert folders.trust("a", "b").judge(known) is DataState.WHOLE, "as it was before the last stamp"
 
 
 def test_folder_that_was_never_known_is_just_new(folders: Folders, known: BrokerDataZnode) -> None:
@@ -74,8 +80,15 @@ def test_folder_that_was_never_known_is_just_new(folders: Folders, known: Broker
 
 
 def test_folder_that_is_ahead_of_zookeeper_is_whole(folders: Folders, known: BrokerDataZnode) -> None:
+    folders.trust("a", "b").stamp()  # the broker died before ZooKeeper took it
+    assert folders.trust("a", "b").judge(known) is DataState.WHOLE
+
+
+def test_stamps_that_never_reach_zookeeper_do_not_push_out_the_one_that_it_knows(
+    folders: Folders, known: BrokerDataZnode
+) -> None:
     trust = folders.trust("a", "b")
-    trust.stamp("never heard of")  # the broker died before ZooKeeper took it
+    assert len({trust.stamp().stamp for _ in range(KEPT + 1)}) == 1
     assert folders.trust("a", "b").judge(known) is DataState.WHOLE
 
 
@@ -88,11 +101,41 @@ def test_crash_of_the_machine_makes_tails_suspect_until_that_is_reported(
     assert trust.judge(known) is DataState.WHOLE
 
 
+def test_lost_folder_is_known_when_it_comes_back_and_only_as_what_it_was(
+    folders: Folders, known: BrokerDataZnode
+) -> None:
+    away = (folders.folder / "b").rename(folders.folder / "away")
+    trust = folders.trust("a", "b")
+    assert trust.judge(known) is DataState.LOST
+    other = after_loss(known, DataState.LOST, stamped(trust), waits=True)
+    assert folders.trust("a", "b").judge(other) is DataState.WHOLE, "those that are in use now"
+    (folders.folder / "b").rename(folders.folder / "stand-in")
+    away.rename(folders.folder / "b")
+    trust = folders.trust("a", "b")
+    assert trust.judge(other) is DataState.RETURNED
+    again = after_loss(other, DataState.RETURNED, stamped(trust), waits=True)
+    assert folders.trust("a", "b").judge(again) is DataState.WHOLE
+    assert again.away == other.stamped
+    assert after_loss(other, DataState.RETURNED, stamped(trust), waits=False).away is None
+
+
+def test_of_two_losses_neither_is_taken_for_what_is_waited_for(folders: Folders, known: BrokerDataZnode) -> None:
+    first = (folders.folder / "b").rename(folders.folder / "first")
+    once = after_loss(known, DataState.LOST, stamped(folders.trust("a", "b")), waits=True)
+    shutil.rmtree(folders.folder / "b")
+    trust = folders.trust("a", "b")
+    assert trust.judge(once) is DataState.LOST
+    twice = after_loss(once, DataState.LOST, stamped(trust), waits=True)
+    assert twice.away == NOT_KNOWN, "that something is waited for must not be forgotten"
+    assert BrokerDataZnode.decode(1, twice.encode()) == twice
+    shutil.rmtree(folders.folder / "b")
+    first.rename(folders.folder / "b")
+    assert folders.trust("a", "b").judge(twice) is DataState.LOST
+
+
 def test_stamps_are_kept_in_bounds_and_survive_garbage(tmp_path: Path) -> None:
-    stamps = DataStamps(tmp_path)
     (tmp_path / ".data-stamps").write_text("\n".join(f"s{i}" for i in range(KEPT)))
-    stamps = DataStamps(tmp_path)
-    stamps.add("newest")
+    DataStamps(tmp_path).add("newest")
     again = DataStamps(tmp_path)
     assert "s0" not in again
     assert "s1" in again

@@ -34,6 +34,9 @@ ERRORS: dict[str, type[OttlaError]] = {
 }
 
 
+MARKS = {"!": DataState.TAIL_SUSPECT, "?": DataState.LOST, "^": DataState.RETURNED}
+
+
 class ControllerScript:
     """Writes wait until the script says ``write``; everything else is only shown."""
 
@@ -49,11 +52,12 @@ class ControllerScript:
     # --- ZooKeeper -------------------------------------------------------------------------------------------------------
 
     def do_topic(self, command: Command) -> list[str]:
-        """topic <name> <replicas> ... [min=<min.insync.replicas>]: created, with all replicas in sync."""
+        """topic <name> <replicas> ... [min=<min.insync.replicas>] [unclean=true]: created, with all replicas in sync."""
         name, *assignment = command.words
         replicas = {partition: numbers(text) for partition, text in enumerate(assignment)}
         states = {p: VersionedState(PartitionStateZnode(r[0], 0, 1, r), 0) for p, r in replicas.items()}
-        config = {"min.insync.replicas": command.options["min"]} if "min" in command.options else {}
+        settings = {"min": "min.insync.replicas", "unclean": "unclean.leader.election.enable"}
+        config = {settings[key]: value for key, value in command.options.items()}
         self.topics[name] = LoadedTopic(name, TopicZnode(replicas, f"id-of-{name}"), 0, config, states)
         return []
 
@@ -78,9 +82,10 @@ class ControllerScript:
     # --- events ----------------------------------------------------------------------------------------------------------
 
     def do_load(self, command: Command) -> list[str]:
-        """load <broker>@<epoch>[!|?][+] ... [deleting=<topic>]: a term begins.
+        """load <broker>@<epoch>[!|?|^][~][+] ... [deleting=<topic>]: a term begins.
 
-        ``!`` marks a broker that may have lost its tail, ``?`` one that lost its log, ``+`` that a controller has acted on it.
+        ``!`` marks a broker that may have lost its tail, ``?`` one that lost its log, ``^`` one whose lost log is back,
+        ``~`` one whose folders stand in for others that are lost, ``+`` that a controller has acted on it.
         """
         self.controller = ControllerState(controller_id=9, controller_epoch=3)
         deleting = [name for name in command.options.get("deleting", "").split(",") if name]
@@ -152,6 +157,12 @@ class ControllerScript:
         broker, *names = command.words
         return self._show(self.controller.replicas_failed(int(broker), [_partition(name) for name in names]))
 
+    def do_works(self, command: Command) -> list[str]:
+        """works <broker> <topic>-<partition> ...: the broker leads or follows these as it was told."""
+        broker, *names = command.words
+        self.controller.replicas_work(int(broker), [_partition(name) for name in names])
+        return []
+
     def do_preferred(self, command: Command) -> list[str]:
         return self._show(self.controller.preferred_leaders())
 
@@ -190,6 +201,9 @@ class ControllerScript:
                 lines.append(f"read {action.name} again")
             else:
                 topic = self.controller.topics[action.name]
+                self.topics[action.name] = replace(
+                    self.topics[action.name], topic=topic.znode(), version=topic.version + 1
+                )
                 lines.append(f"write {action.name}: {_assignment(topic.znode())}, if version {topic.version}")
                 lines += self._show(self.controller.topic_written(action.name, topic.version + 1))
         return lines
@@ -203,10 +217,10 @@ def _partition(text: str) -> TopicPartition:
 def _brokers(words: list[str]) -> dict[int, Broker]:
     found = {}
     for word in words:
-        broker, epoch = word.rstrip("!?+").split("@")
-        data = DataState.LOST if "?" in word else DataState.TAIL_SUSPECT if "!" in word else DataState.WHOLE
+        broker, epoch = word.rstrip("".join(MARKS) + "+~").split("@")
+        data = next((data for mark, data in MARKS.items() if mark in word), DataState.WHOLE)
         endpoint = BrokerEndpoint(int(broker), "host", 9092)
-        found[int(broker)] = Broker(endpoint, int(epoch), data, word.endswith("+"))
+        found[int(broker)] = Broker(endpoint, int(epoch), data, word.endswith("+"), "~" in word)
     return found
 
 
