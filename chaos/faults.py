@@ -6,6 +6,9 @@ from enum import StrEnum
 CLIENTS = "clients"
 """The one name in cuts that is not a node's: all producers, consumers and admins."""
 
+TOPIC = "topic"
+"""Whom faults meet that are done to the topic."""
+
 
 class Kind(StrEnum):
     """A fault; each has an end, which undoes it."""
@@ -36,6 +39,14 @@ class Kind(StrEnum):
     """Every write to disk fails; the end lets them succeed and starts the broker anew."""
     CLOCK = "clock"
     """The wall clock is wrong."""
+    WIPE = "wipe"
+    """All brokers are killed; the victim's data is deleted, and it is started alone. The end starts the others."""
+    MIN_INSYNC = "min-insync"
+    """The topic's min.insync.replicas is lowered to 1; the end raises it again."""
+    REASSIGN = "reassign"
+    """The victim's partition is moved, and moved elsewhere before that has ended; the end moves it back."""
+    BAD_ELECTION = "bad-election"
+    """The victim is killed, and who should lead in its place cannot write its epoch; the end mends the disk and starts both."""
 
 
 class Role(StrEnum):
@@ -64,9 +75,14 @@ class Role(StrEnum):
     ZOOKEEPER_MAJORITY = "zookeeper-majority"
     ZOOKEEPER_ALL = "zookeeper-all"
     CLIENTS = "clients"
+    TOPIC = "topic"
+    """No node: the topic itself, or one partition of it."""
 
 
 BROKER_ROLES_OF_ONE = frozenset({Role.LEADER, Role.FOLLOWER, Role.CONTROLLER, Role.BROKER})
+
+TOPIC_KINDS = frozenset({Kind.MIN_INSYNC, Kind.REASSIGN})
+"""Done to the topic by an admin; no node suffers."""
 
 SILENT = frozenset({Kind.PAUSE, Kind.CUT, Kind.CUT_FROM, Kind.CUT_TO, Kind.ISOLATE, Kind.LOSE_ANSWERS, Kind.DISK_FULL})
 """Faults that others learn of by waiting: no connection closes."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from ottla.chaos.faults import Fault, Kind, Role, Step
-from ottla.chaos.schedule import Pattern, grace_s, random_steps, repeated
+from ottla.chaos.schedule import Pattern, grace_s, late_s, random_steps, repeated
 
 AFTER_S = 4.0
 """How long a fault goes on after the cluster should have dealt with it, to see that it did."""
@@ -31,6 +31,8 @@ class Scenario:
     steps: Callable[[float, int, Collection[Kind], float], list[Step]]
     needs: frozenset[Kind] = frozenset()
     shape: Shape = Shape()
+    may_skip: float = 0.0
+    """This part of the faults may find no victim: where they overlap by chance, some meet one who suffers already."""
 
 
 def _one(name: str, what: str, fault: Fault, *, progress: bool | None = None, shape: Shape | None = None) -> Scenario:
@@ -47,11 +49,26 @@ def _one(name: str, what: str, fault: Fault, *, progress: bool | None = None, sh
     return Scenario(name, what, steps, frozenset({fault.kind}), shape or Shape())
 
 
-def _rounds(name: str, what: str, pattern: Pattern, *needs: Kind, progress: bool | None = None) -> Scenario:
-    def steps(seconds: float, seed: int, offered: Collection[Kind], session_s: float) -> list[Step]:
-        return repeated(pattern, seconds, seed, progress=progress)
+def _rounds(
+    name: str,
+    what: str,
+    pattern: Pattern,
+    *needs: Kind,
+    progress: bool | None = None,
+    shape: Shape | None = None,
+    stretched: bool = False,
+) -> Scenario:
+    """A scenario of rounds. With ``stretched`` the pattern's times are in sessions, not in seconds."""
 
-    return Scenario(name, what, steps, frozenset(needs))
+    def steps(seconds: float, seed: int, offered: Collection[Kind], session_s: float) -> list[Step]:
+        unit = session_s if stretched else 1.0
+
+        def one_round(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
+            return [(at * unit, lasts * unit, fault) for at, lasts, fault in pattern(number, chance)]
+
+        return repeated(one_round, seconds, seed, progress=progress)
+
+    return Scenario(name, what, steps, frozenset(needs), shape or Shape())
 
 
 def _kill_somebody(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
@@ -72,12 +89,34 @@ def _all_of_zookeeper(number: int, chance: Random) -> list[tuple[float, float, F
     return [(0.0, 10.0, Fault(Kind.KILL, Role.ZOOKEEPER_ALL))]
 
 
+def _answer_late(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
+    return [(0.0, late_s(1.0, chance), Fault(Kind.PAUSE, Role.LEADER, pick=number))]
+
+
+def _wipe_and_start_first(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
+    return [(0.0, chance.uniform(1.5, 2.5), Fault(Kind.WIPE, Role.LEADER, pick=number))]
+
+
+def _lower_while_alone(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
+    """A leader is alone, then acknowledges alone, and dies; those who left before that come back without it."""
+    return [
+        (0.0, 3.0, Fault(Kind.KILL, Role.FOLLOWERS, pick=number)),
+        (0.5, 4.5, Fault(Kind.MIN_INSYNC, Role.TOPIC)),
+        (2.0, 3.0, Fault(Kind.KILL, Role.LEADER, pick=number)),
+    ]
+
+
+def _give_up_alone(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
+    """Nothing can be acknowledged for longer than hasty producers try, and then it can."""
+    return [(0.0, chance.uniform(3.0, 5.0), Fault(Kind.KILL, Role.FOLLOWERS, pick=number))]
+
+
 _RACKS = Shape(brokers=5, racks=2, min_insync=1)
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
-        Scenario("random", "rotating random subsets of all faults, sometimes none", random_steps),
+        Scenario("random", "rotating random subsets of all faults, sometimes none", random_steps, may_skip=0.34),
         _one("kill-leader", "the leader of each partition in turn, -9", Fault(Kind.KILL, Role.LEADER)),
         _one(
             "kill-leader-ahead",
@@ -119,6 +158,47 @@ SCENARIOS: dict[str, Scenario] = {
             "the whole ensemble gone for ten seconds: what is led goes on",
             _all_of_zookeeper,
             Kind.KILL,
+        ),
+        _rounds(
+            "late-answers",
+            "a leader sleeps a little longer than its session, and then answers",
+            _answer_late,
+            Kind.PAUSE,
+            stretched=True,
+        ),
+        _rounds(
+            "wiped-disk",
+            "all die, and a leader comes back first with an empty disk",
+            _wipe_and_start_first,
+            Kind.WIPE,
+            stretched=True,
+        ),
+        _rounds(
+            "min-insync-lowered",
+            "a leader is left alone, is allowed to acknowledge alone, and dies",
+            _lower_while_alone,
+            Kind.MIN_INSYNC,
+            Kind.KILL,
+            progress=False,
+            stretched=True,
+        ),
+        _rounds(
+            "give-up",
+            "nothing is in sync for longer than hasty producers try",
+            _give_up_alone,
+            Kind.KILL,
+            progress=False,
+        ),
+        _one(
+            "reassign-twice",
+            "a partition is moved elsewhere before its last move has ended",
+            Fault(Kind.REASSIGN, Role.TOPIC),
+            shape=Shape(brokers=4),
+        ),
+        _one(
+            "bad-election",
+            "a leader dies, and the disk of its heir fails as it is elected",
+            Fault(Kind.BAD_ELECTION, Role.LEADER),
         ),
         Scenario("calm", "no fault at all: what the workload does by itself", lambda *_: []),
     )
