@@ -41,7 +41,7 @@ class Listeners:
         told = self.told.get(bound.listener)
         if told is not None:
             return ListenerAddress(bound.listener, told.host, told.port or port)
-        return ListenerAddress(bound.listener, "127.0.0.1" if bound.host in WILDCARDS else bound.host, port)
+        return ListenerAddress(bound.listener, bound.host, port)
 
 
 def parse_listeners(listeners: str, advertised: str, inter_broker: str, protocols: str) -> Listeners:
@@ -57,6 +57,7 @@ def parse_listeners(listeners: str, advertised: str, inter_broker: str, protocol
         raise ConfigError(
             f"inter.broker.listener.name={inter_broker} is not allowed; give one of the listeners: {', '.join(names)}"
         )
+    _check_wildcards(bound, told)
     return Listeners(bound, {address.listener: address for address in told}, between)
 
 
@@ -95,6 +96,15 @@ def _check_advertised(names: list[str], told: Sequence[ListenerAddress]) -> None
             raise ConfigError(
                 f"advertised.listeners={address} is not allowed: nobody can connect to that",
                 hint="give a name or an address by which others reach this broker",
+            )
+
+
+def _check_wildcards(bound: Sequence[ListenerAddress], told: Sequence[ListenerAddress]) -> None:
+    for address in bound:
+        if address.host in WILDCARDS and not told:
+            raise ConfigError(
+                f"listeners={address} listens everywhere, and does not say where others find this broker",
+                hint=f"give advertised.listeners={address.listener}://HOST:{address.port} with this machine's name or address",
             )
 
 

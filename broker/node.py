@@ -22,6 +22,7 @@ from ottla.broker.api.replica_fetch import ReplicaFetchHandler
 from ottla.broker.api.topics import TopicHandlers
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
+from ottla.broker.controller.claims import ControllerClaims
 from ottla.broker.controller.control_loop import ControllerPolicy
 from ottla.broker.data_loop import DataLoop
 from ottla.broker.data_trust import DataTrust
@@ -131,7 +132,12 @@ class Node:
         self._waiting.on_changed += [failures.look_at, isr_loop.partition_changed]
         self._stops(failures.stop)
         handlers = self._handlers(
-            membership, partitions, view, isr_loop, InitProducerIdHandler(session, config.broker_id)
+            membership,
+            partitions,
+            view,
+            isr_loop,
+            InitProducerIdHandler(session, config.broker_id),
+            ControllerClaims(session),
         )
         server = await self._serve(handlers, view, membership.peer_lost)
         listeners = config.all_listeners()
@@ -227,11 +233,12 @@ class Node:
         view: ClusterView,
         isr_loop: IsrLoop,
         producer_ids: InitProducerIdHandler,
+        claims: ControllerClaims,
     ) -> dict[Api, ApiHandler]:
         metrics = self._metrics
         topics = TopicHandlers(lambda: membership.controller)
         leadership = LeadershipHandlers(lambda: membership.controller)
-        control = ControlHandlers(lambda: membership.identity, partitions, view)
+        control = ControlHandlers(lambda: membership.identity, partitions, view, claims)
         software = f"ottla {__version__}"
         return {
             Api.PRODUCE: ProduceHandler(partitions, view, self._waiting.acks, metrics, lambda: membership.unsure),

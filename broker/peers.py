@@ -1,14 +1,16 @@
-"""How brokers prove themselves to each other: a secret that only the cluster's ZooKeeper knows, and a nonce per connection."""
+"""How brokers prove themselves to each other: a secret that only the cluster's ZooKeeper knows, and a nonce of either side."""
 
 import hashlib
 import hmac
+import secrets
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 from ottla.net.channel import Channel, connect
-from ottla.wire.control import BrokerHandshakeRequest
-from ottla.wire.errors import BrokerRefused, OttlaError
-from ottla.wire.messages import BrokerEndpoint, Done
+from ottla.wire.control import BrokerHandshakeRequest, BrokerHandshakeResponse
+from ottla.wire.errors import BrokerNotAvailable, BrokerRefused, ClusterAuthorizationFailed, OttlaError
+from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import NO_EPOCH
 
 HANDSHAKE_TIMEOUT_S = 5.0
@@ -30,34 +32,76 @@ class Identity:
         return f"Identity(broker_id={self.broker_id}, broker_epoch={self.broker_epoch})"
 
 
-def proof(secret: str, nonce: bytes, broker_id: int, broker_epoch: int) -> bytes:
-    """What a broker answers to a nonce."""
-    message = nonce + f":{broker_id}:{broker_epoch}".encode()
-    return hmac.new(bytes.fromhex(secret), message, hashlib.sha256).digest()
+NONCE_BYTES = 16
 
 
-def proves(secret: str, nonce: bytes, request: BrokerHandshakeRequest) -> bool:
-    """Whether a handshake is by somebody who knows the secret. A connection that was given no nonce can prove nothing."""
-    return bool(nonce) and hmac.compare_digest(
-        proof(secret, nonce, request.broker_id, request.broker_epoch), request.proof
-    )
+class Side(StrEnum):
+    """Who speaks: what one side has proven can never be sent back as the other's proof."""
+
+    CALLING = "the broker that calls"
+    CALLED = "the broker that is called"
+
+
+@dataclass(frozen=True)
+class Encounter:
+    """Two lives of two brokers on one connection, each with a nonce that is used once."""
+
+    caller: tuple[int, int]
+    """Broker id and broker epoch."""
+    called: tuple[int, int]
+    caller_nonce: bytes
+    called_nonce: bytes
+
+    def proof(self, secret: str, side: Side) -> bytes:
+        """What only somebody who knows the secret can say, on this side of this very encounter."""
+        who = f"ottla:{side}:{self.caller[0]}:{self.caller[1]}:{self.called[0]}:{self.called[1]}:".encode()
+        nonces = len(self.caller_nonce).to_bytes(2) + self.caller_nonce + self.called_nonce
+        return hmac.new(bytes.fromhex(secret), who + nonces, hashlib.sha256).digest()
+
+    def proves(self, secret: str, side: Side, proof: bytes) -> bool:
+        """Whether a proof is right. Without a nonce of our own it could be an old one, so it proves nothing."""
+        own_nonce = self.called_nonce if side is Side.CALLING else self.caller_nonce
+        return len(own_nonce) >= NONCE_BYTES and hmac.compare_digest(self.proof(secret, side), proof)
+
+
+def answer_handshake(me: Identity, request: BrokerHandshakeRequest, nonce: bytes) -> BrokerHandshakeResponse | None:
+    """Our own proof to a broker that has proven itself; None if it has not. ``nonce`` is what we gave this connection."""
+    called = (request.to_broker, request.to_epoch)
+    encounter = Encounter((request.broker_id, request.broker_epoch), called, request.nonce, nonce)
+    if not encounter.proves(me.secret, Side.CALLING, request.proof) or request.to_broker != me.broker_id:
+        return None
+    return BrokerHandshakeResponse(encounter.proof(me.secret, Side.CALLED))
 
 
 async def connect_as_broker(
     identity: Identity, to: BrokerEndpoint, timeout_s: float = HANDSHAKE_TIMEOUT_S, *, borrow: bool = False
 ) -> Channel:
-    """A connection to another broker on which this one has proven itself."""
+    """A connection to another broker on which both have proven themselves."""
     client_id = f"broker-{identity.broker_id}"
     channel = await connect(to.host, to.port, client_id=client_id, timeout_s=timeout_s, borrow=borrow)
     try:
-        assert channel.peer is not None
-        answer = proof(identity.secret, channel.peer.nonce, identity.broker_id, identity.broker_epoch)
-        request = BrokerHandshakeRequest(identity.broker_id, identity.broker_epoch, answer)
-        await channel.ask(request, Done, timeout_s)
+        await _shake_hands(channel, identity, to, timeout_s)
     except BaseException:
         await channel.close()
         raise
     return channel
+
+
+async def _shake_hands(channel: Channel, me: Identity, to: BrokerEndpoint, timeout_s: float) -> None:
+    peer = channel.peer
+    assert peer is not None
+    if peer.broker_id != to.id:
+        raise BrokerNotAvailable(f"broker {peer.broker_id} is at {to.host}:{to.port}, where broker {to.id} should be")
+    own = (me.broker_id, me.broker_epoch)
+    encounter = Encounter(own, (to.id, peer.broker_epoch), secrets.token_bytes(NONCE_BYTES), peer.nonce)
+    request = BrokerHandshakeRequest(
+        *encounter.caller, *encounter.called, encounter.caller_nonce, encounter.proof(me.secret, Side.CALLING)
+    )
+    answer = await channel.ask(request, BrokerHandshakeResponse, timeout_s)
+    if not encounter.proves(me.secret, Side.CALLED, answer.proof):
+        raise ClusterAuthorizationFailed(
+            f"whoever is at {to.host}:{to.port} could not prove to be broker {to.id} of this cluster"
+        )
 
 
 class Probe(NamedTuple):

@@ -9,11 +9,12 @@ import operator
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from time import time_ns
 
 from ottla.client.batches import Headers, ProducerBatch
 from ottla.client.delivery import RecordDelivery
+from ottla.client.headers import checked_headers
 from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.errors import MessageTooLarge, OttlaError
 from ottla.wire.names import TopicPartition
@@ -26,7 +27,8 @@ class Accumulator:
     """Batches that are being filled, and full ones that wait to be sent, per partition in the order of sending."""
 
     def __init__(self, batch_size: int, buffer_memory: int, record_max: int, delivery_timeout_s: float) -> None:
-        self._batch_size = batch_size
+        # Records of up to a quarter of it may come on top: even then a batch fits into a request.
+        self._batch_size = batch_size = min(batch_size, record_max * 4 // 5)
         self.buffer_memory = buffer_memory
         self._record_max = record_max
         self._large = min(batch_size // 4, record_max)
@@ -35,6 +37,7 @@ class Accumulator:
         self._open: dict[TopicPartition, ProducerBatch] = {}
         self._sealed: dict[TopicPartition, deque[ProducerBatch]] = {}
         self._unfinished: dict[ProducerBatch, None] = {}
+        self._halved: list[ProducerBatch] = []
         self._closed: OttlaError | None = None
         self.pending_bytes = 0
         self.on_sealed: Callable[[], None] = lambda: None
@@ -67,7 +70,7 @@ class Accumulator:
         size = RECORD_OVERHEAD + (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
         if headers:
             headers = checked_headers(headers)
-            size += sum(len(name) + len(content or b"") + RECORD_OVERHEAD for name, content in headers)
+            size += sum(len(name.encode()) + len(content or b"") + RECORD_OVERHEAD for name, content in headers)
         if size > self._large:
             self._make_way(where, size)
         with self._lock:
@@ -125,7 +128,7 @@ class Accumulator:
     ) -> list[ProducerBatch]:
         """Make batches of a whole list at once, behind what the partition's open batch holds."""
         pieces = self._cut(where, keys, values)
-        batches = []
+        batches: list[ProducerBatch] = []
         with self._lock:
             self._seal(where)
             for start, end, size in pieces:
@@ -161,6 +164,8 @@ class Accumulator:
         while start < count:
             limit = bytes_before(start) + self._batch_size
             end = bisect_left(range(count), limit, lo=start + 1, key=bytes_before)
+            if end > start + 1 and bytes_before(end) - bytes_before(start) > self._record_max:
+                end -= 1  # the record that fills it is large: it gets a batch of its own
             pieces.append((start, end, bytes_before(end) - bytes_before(start)))
             start = end
         return pieces
@@ -172,19 +177,26 @@ class Accumulator:
         with self._lock:
             return list(dict.fromkeys([*self._sealed, *self._open])) if self._sealed else list(self._open)
 
-    def take(self, where: TopicPartition, now: float, linger_s: float, most: int = 1) -> list[ProducerBatch]:
-        """The next batches of a partition that should go now, at most so many; none when none is due yet."""
+    def take(
+        self, where: TopicPartition, now: float, linger_s: float, most: int = 1, *, numbered: bool = False
+    ) -> list[ProducerBatch]:
+        """The next batches of a partition that should go now, at most so many; none when none is due yet.
+
+        With ``numbered``, only those that have a sequence number: the others must wait for theirs.
+        """
         with self._lock:
             queue = self._sealed.get(where)
             if queue:
                 taken: list[ProducerBatch] = []
                 while queue and len(taken) < most and queue[0].not_before <= now:
+                    if numbered and queue[0].line is None:
+                        break
                     taken.append(queue.popleft())
                 if not queue:
                     del self._sealed[where]
                 return taken
             open_batch = self._open.get(where)
-            if most < 1 or open_batch is None or open_batch.opened_at + linger_s > now:
+            if most < 1 or numbered or open_batch is None or open_batch.opened_at + linger_s > now:
                 return []
             return [self._open.pop(where)]
 
@@ -198,13 +210,14 @@ class Accumulator:
                 queue.clear()
                 queue.extend(ordered)
 
-    def has_older(self, batch: ProducerBatch) -> bool:
-        """Whether a batch of the same partition and producer id that must come before this one is not done yet."""
+    def take_out(self, batch: ProducerBatch) -> None:
+        """A batch that waits need not be sent any more."""
         with self._lock:
-            return any(
-                other.where == batch.where and other.producer_id == batch.producer_id and other.number < batch.number
-                for other in self._unfinished
-            )
+            queue = self._sealed.get(batch.where)
+            if queue is not None and batch in queue:
+                queue.remove(batch)
+                if not queue:
+                    del self._sealed[batch.where]
 
     def hurry(self, where: TopicPartition) -> None:
         """What waits in a partition before it is tried again need not wait any longer."""
@@ -216,8 +229,10 @@ class Accumulator:
         """Send a batch that was too large for the broker in two halves instead."""
         halves = batch.split()
         with self._lock:
-            del self._unfinished[batch]
+            self._halved = [other for other in self._halved if not other.done]
+            self._halved.append(batch)
             self._unfinished.update(dict.fromkeys(halves))
+            del self._unfinished[batch]
         for half in reversed(halves):
             self.put_back(half)
         return halves
@@ -225,8 +240,21 @@ class Accumulator:
     def release(self, batch: ProducerBatch) -> None:
         """A batch is done: its bytes no longer wait."""
         with self._lock:
-            self.pending_bytes -= batch.size - HEADER_SIZE
-            self._unfinished.pop(batch, None)
+            if batch in self._unfinished:
+                del self._unfinished[batch]
+                self.pending_bytes -= batch.size - HEADER_SIZE
+
+    def strays(self, travelling: set[ProducerBatch]) -> list[ProducerBatch]:
+        """The unfinished batches that neither wait nor travel. Invariant: there are none, unless something failed halfway."""
+        with self._lock:
+            waiting = {batch for queue in self._sealed.values() for batch in queue} | set(self._open.values())
+            return [batch for batch in self._unfinished if batch not in waiting and batch not in travelling]
+
+    def finish_halved(self) -> None:
+        """After a failure in the middle of something: whoever waits for both halves of a batch is told that they are done."""
+        for batch in reversed(self._halved):  # halves of halves were added later
+            if not batch.done:
+                batch.half_done()
 
     def unfinished(self) -> list[ProducerBatch]:
         """All batches that records were put into and whose fate is open, whether they wait or travel."""
@@ -317,16 +345,3 @@ def _lengths(items: list[bytes | None]) -> list[int]:
         return list(map(len, items))  # type: ignore[arg-type]
     except TypeError:  # one is None
         return [len(item) if item is not None else 0 for item in items]
-
-
-def checked_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[tuple[str, bytes | None], ...]:
-    """The headers of a record; TypeError here, in the caller's thread, if they are not pairs of a name and bytes."""
-    try:
-        pairs = tuple((name, content) for name, content in headers)
-    except (TypeError, ValueError):
-        raise TypeError(f"headers must be pairs of a name and bytes, not {headers!r}") from None
-    for name, content in pairs:
-        if not isinstance(name, str) or not (content is None or isinstance(content, bytes)):
-            raise TypeError(f"a header must be a str and bytes or None, not ({name!r}, {content!r})")
-        name.encode()  # raises for half a surrogate pair, which cannot be sent
-    return pairs

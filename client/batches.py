@@ -5,13 +5,16 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 
-from ottla.client.records import Receipt, RecordMetadata
-from ottla.wire.batch import HEADER_SIZE, Codec
+from ottla.client.records import Receipt, RecordMetadata, copy_of
+from ottla.wire.batch import HEADER_SIZE, NO_PRODUCER, Codec
 from ottla.wire.errors import OttlaError
 from ottla.wire.names import TopicPartition
 from ottla.wire.records import encode_batch
 
 Headers = Sequence[tuple[str, bytes | None]]
+
+SEQUENCES = 2**31
+"""Sequence numbers go round after this many."""
 
 _numbers = itertools.count()
 _waiters_lock = threading.Lock()
@@ -26,13 +29,40 @@ def _new_lock() -> None:
 os.register_at_fork(after_in_child=_new_lock)
 
 
+class Line:
+    """The sequence numbers of one partition under one producer id and epoch, and the batches that have some of them."""
+
+    __slots__ = (
+        "broken", "dead", "epoch", "forgotten", "leader", "next_sequence", "producer_id", "spent", "travelling", "unfinished",
+    )  # fmt: skip
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.next_sequence = 0
+        self.unfinished: dict[ProducerBatch, None] = {}
+        """The batches that have numbers of this line and whose fate is open."""
+        self.travelling = 0
+        """How many of its batches are on their way,"""
+        self.leader = -1
+        """and to whom."""
+        self.broken = False
+        """A number is missing for good: no other batch gets one behind it."""
+        self.dead = False
+        """The broker said so: it takes none of those that are unfinished under its number."""
+        self.forgotten = False
+        """It is dead, and not for a number that we know to be missing: what the broker has of it is not known."""
+        self.spent = False
+        """The line that comes after it needs another producer id: another epoch will not do."""
+
+
 class ProducerBatch:
     """Records of one partition that travel, arrive or fail together."""
 
     __slots__ = (
         "_halves", "_waiters", "append_time_ms", "attempts", "base_offset", "base_sequence", "deadline", "done", "error",
-        "headers", "keys", "not_before", "number", "opened_at", "producer_epoch", "producer_id", "receipt", "size",
-        "timestamps", "values", "where",
+        "headers", "keys", "line", "not_before", "number", "opened_at", "receipt", "size", "timestamps", "travels",
+        "unsure", "values", "where",
     )  # fmt: skip
 
     def __init__(self, where: TopicPartition, opened_at: float, deadline: float) -> None:
@@ -42,7 +72,11 @@ class ProducerBatch:
         self.deadline = deadline
         self.not_before = 0.0
         self.attempts = 0
-        self.producer_id = self.producer_epoch = self.base_sequence = -1  # see sequences.py
+        self.travels = False
+        self.unsure = False
+        """It was sent, and no answer told that it is not stored."""
+        self.line: Line | None = None  # see sequences.py
+        self.base_sequence = -1
         self.values: list[bytes | None] = []
         self.keys: list[bytes | None] | None = None  # as long as no record has one
         self.headers: dict[int, Headers] = {}
@@ -64,29 +98,34 @@ class ProducerBatch:
         if keys is not None and keys.count(None) == len(keys):
             keys = None
         headers = [self.headers.get(index, ()) for index in range(len(self.values))] if self.headers else None
+        line = self.line
         return encode_batch(
             self.values,
             keys=keys,
             headers=headers,
             timestamps=self.timestamps,
             codec=codec,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
+            producer_id=NO_PRODUCER if line is None else line.producer_id,
+            producer_epoch=-1 if line is None else line.epoch,
             base_sequence=self.base_sequence,
         )
 
     def metadata(self, index: int) -> RecordMetadata:
         """Where a record went; raises what kept it from going anywhere."""
-        if self._halves is not None:
+        if self._halves is not None and all(half.done for half in self._halves):
             first, second = self._halves
             return first.metadata(index) if index < len(first) else second.metadata(index - len(first))
-        if self.error is not None:
-            raise self.error
+        self.raise_error()
         timestamp = self.timestamps if isinstance(self.timestamps, int) else self.timestamps[index]
         if self.append_time_ms >= 0:
             timestamp = self.append_time_ms
         offset = self.base_offset + index if self.base_offset >= 0 else -1
         return RecordMetadata(self.where.topic, self.where.partition, offset, timestamp, self.receipt)
+
+    def raise_error(self) -> None:
+        """Raise what kept the batch from being stored, if anything did."""
+        if self.error is not None:
+            raise copy_of(self.error)
 
     def finish(self, base_offset: int = -1, append_time_ms: int = -1, error: OttlaError | None = None) -> None:
         """Tell everybody who waits what became of the batch."""
@@ -95,8 +134,14 @@ class ProducerBatch:
             self.base_offset, self.append_time_ms, self.error = base_offset, append_time_ms, error
             self.done = True
             waiters, self._waiters = self._waiters, []
+        failure: BaseException | None = None
         for waiter in waiters:
-            waiter()
+            try:
+                waiter()
+            except BaseException as raised:  # the others are told all the same
+                failure = failure or raised
+        if failure is not None:
+            raise failure
 
     def when_done(self, waiter: Callable[[], object]) -> None:
         """Call ``waiter`` once the batch is done, on the send loop's thread; at once if it is done already."""
@@ -107,21 +152,28 @@ class ProducerBatch:
         waiter()
 
     def split(self) -> "tuple[ProducerBatch, ProducerBatch]":
-        """Two halves of a batch that was too large for the broker; this batch is done when both are."""
+        """Two halves of a batch that is not stored; this batch is done when both are. They share its sequence numbers."""
         middle = len(self.values) // 2
         self._halves = halves = (self._part(0, middle), self._part(middle, len(self.values)))
-
-        def half_done() -> None:
-            if all(half.done for half in halves):
-                self.finish(halves[0].base_offset, halves[0].append_time_ms, halves[0].error or halves[1].error)
-
+        if self.line is not None:
+            self.line.unfinished.update(dict.fromkeys(halves))
+            self.line.unfinished.pop(self, None)
         for half in halves:
-            half.when_done(half_done)
+            half.when_done(self.half_done)
         return halves
+
+    def half_done(self) -> None:
+        if self._halves is not None and all(half.done for half in self._halves):
+            first, second = self._halves
+            self.finish(first.base_offset, first.append_time_ms, first.error or second.error)
 
     def _part(self, start: int, end: int) -> "ProducerBatch":
         part = ProducerBatch(self.where, self.opened_at, self.deadline)
         part.number = (*self.number, start)  # behind the batch before this one, before the next
+        part.unsure = self.unsure
+        part.line = self.line
+        if self.line is not None:
+            part.base_sequence = (self.base_sequence + start) % SEQUENCES
         part.values = self.values[start:end]
         part.keys = self.keys[start:end] if self.keys is not None else None
         part.timestamps = self.timestamps if isinstance(self.timestamps, int) else self.timestamps[start:end]

@@ -6,6 +6,7 @@ the calling thread and does not wait for the other one.
 
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
@@ -31,6 +32,8 @@ class Producer:
         sent = producer.send("orders", b"value", key=b"k")
         where = sent.result(timeout=10)
     """
+
+    _closed = True  # until it is made
 
     def __init__(self, **options: Any) -> None:
         self._thread = shared_loop_thread()
@@ -108,8 +111,15 @@ class Producer:
             self._thread.run(self._twin.close(timeout))
 
     def close_at_exit(self, timeout: float) -> None:
-        if not self._closed:
-            self.close(timeout)
+        forgotten = not self._closed
+        self.close(timeout)  # which may be under way in another thread, too
+        if forgotten:
+            warnings.warn("a producer was not closed before the process ended", ResourceWarning, 2, source=self)
+
+    def __del__(self) -> None:
+        if not self._closed and not self._thread.lost:
+            self._thread.leave(self._twin.close)  # what was sent is delivered all the same
+            warnings.warn("a producer that nobody has any more was not closed", ResourceWarning, 2, source=self)
 
     def forked(self, why: OttlaError) -> None:
         self._closed = True

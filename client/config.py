@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from ottla.net.busy_poll import BUSY_POLL_MAX_US
 from ottla.wire.batch import Codec
 from ottla.wire.errors import ConfigError
+from ottla.wire.framing import FRAME_MAX
 from ottla.wire.messages import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 
 C = TypeVar("C", bound="ClientConfig")
@@ -19,6 +20,9 @@ DEFAULT_PORT = 9092
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
 """What brokers remember of a producer covers so many requests: more in flight could not be told apart when they come again."""
+
+MAX_REQUEST_SIZE_MAX = FRAME_MAX - 8 * 1024 * 1024
+"""What a frame has room for beside the names of the partitions, and what compressing adds where nothing can be compressed."""
 
 
 def option(default: Any, text: str) -> Any:
@@ -92,7 +96,11 @@ class ProducerConfig(ClientConfig):
         require((self.compression_type or "none") in names, "compression_type", self.compression_type, ", ".join(names))
         require(self.partitioner in ("round_robin", "sticky"), "partitioner", self.partitioner, "round_robin or sticky")
         self.require_positive("batch_size", "max_request_size", "buffer_memory", "delivery_timeout_ms", "max_block_ms")
+        sizes = f"at most {MAX_REQUEST_SIZE_MAX}, which fits into a frame"
+        require(self.max_request_size <= MAX_REQUEST_SIZE_MAX, "max_request_size", self.max_request_size, sizes)
         require(self.linger_ms >= 0, "linger_ms", self.linger_ms, "0 or more milliseconds")
+        less = f"less than delivery_timeout_ms={self.delivery_timeout_ms}, or nothing would ever be sent in time"
+        require(self.linger_ms < self.delivery_timeout_ms, "linger_ms", self.linger_ms, less)
         flight = self.max_in_flight_requests_per_connection
         require(flight > 0, "max_in_flight_requests_per_connection", flight, "1 or more")
         able = self.required_acks == ACKS_ALL and flight <= IDEMPOTENT_IN_FLIGHT_MAX

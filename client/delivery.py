@@ -11,13 +11,29 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from ottla.client.batches import ProducerBatch
-from ottla.client.loop_thread import refuse_on_loop_thread
+from ottla.client.loop_thread import is_loop_thread, refuse_on_loop_thread
 from ottla.client.records import RecordMetadata, SentRecords
 from ottla.wire.errors import ClientTimeout, OttlaError
 
 R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
+
+
+def _let_out(error: BaseException) -> None:
+    """SystemExit or KeyboardInterrupt out of a callback: it ends whom it is meant for, but not in the middle of our work."""
+    if is_loop_thread():  # which is nobody's to end, and whose end would end nothing else
+        logger.error("a delivery callback tried to end the client's own thread", exc_info=error)
+        return
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise error from None  # called at once, in the thread of whoever added the callback
+    loop.call_soon(_raise, error)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 class Delivery(Generic[R]):
@@ -46,6 +62,8 @@ class Delivery(Generic[R]):
                 callback(self)
             except Exception:  # the next one's delivery must not suffer for it
                 logger.exception("a delivery callback failed")
+            except BaseException as error:  # neither for this
+                _let_out(error)
 
         for batch in batches:
             batch.when_done(one_done)
@@ -128,8 +146,7 @@ class _ManyRecords(Delivery[SentRecords]):
 
     def _outcome(self) -> SentRecords:
         for _, batch in self._pieces:
-            if batch.error is not None:
-                raise batch.error
+            batch.raise_error()
         return SentRecords(self._count, self._pieces)
 
 

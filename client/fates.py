@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import cast
 
 from ottla.client.accumulator import Accumulator
-from ottla.client.batches import ProducerBatch
+from ottla.client.batches import Line, ProducerBatch
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
 from ottla.client.records import Receipt
@@ -20,13 +20,14 @@ from ottla.net.retry import backoff
 from ottla.wire.errors import (
     ClientClosed,
     ClientTimeout,
-    DuplicateSequenceNumber,
     InvalidProducerEpoch,
     MessageTooLarge,
+    NotEnoughReplicas,
     OttlaError,
     OutOfOrderSequenceNumber,
     RemoteProtocolError,
     UnknownProducerId,
+    UnknownTopicOrPartition,
 )
 from ottla.wire.names import NO_LEADER
 from ottla.wire.requests import ProducePartResult, ProduceResponse
@@ -35,7 +36,10 @@ FIRST_LOOK_S = 0.01
 """How soon to ask again who leads, the first time; a new leader is mostly found within a tenth of a second."""
 
 UNNUMBERED = (OutOfOrderSequenceNumber, InvalidProducerEpoch, UnknownProducerId)
-"""The broker does not have the batch and does not take it under its numbers."""
+"""The broker does not take the batch under its numbers. Only the first also says that the broker does not have it."""
+
+NOT_WRITTEN = (UnknownTopicOrPartition, NotEnoughReplicas)
+"""What a broker answers before it has written anything. Other errors that pass may come when it has."""
 
 
 class Fates:
@@ -46,14 +50,12 @@ class Fates:
         config: ProducerConfig,
         cluster: Cluster,
         accumulator: Accumulator,
-        sequences: Sequences | None,
         refresh: Callable[[], None],
     ) -> None:
         """``refresh`` is called when it should be asked who leads now."""
         self._config = config
         self._cluster = cluster
         self._accumulator = accumulator
-        self._sequences = sequences
         self._refresh = refresh
         self._loop = asyncio.get_running_loop()
         self._looks: Iterator[float] | None = None
@@ -91,40 +93,72 @@ class Fates:
             self.lost(sent.batches, RemoteProtocolError(why))
 
     def _part_answered(self, batch: ProducerBatch, part: ProducePartResult) -> None:
+        Sequences.returns(batch)
         if batch.done:  # its delivery time was over before the answer came
             return
-        if part.error_code == 0:
+        if part.error_code == 0 and part.base_offset >= 0:
             self._looks = None
             if self._config.receipts:
                 batch.receipt = Receipt(part.leader, part.leader_epoch, part.isr, part.high_watermark)
             self.finish(batch, None, part.base_offset, part.append_time_ms)
+        elif part.error_code == 0:  # nothing but its place proves that it is stored
+            self.finish(
+                batch, RemoteProtocolError(f"the leader of {batch.where} acknowledged a batch and named no offset")
+            )
         else:
             self._refused(batch, part)
 
     def _refused(self, batch: ProducerBatch, part: ProducePartResult) -> None:
         where = batch.where
         error = part.error(topic=where.topic, partition=where.partition)
-        if isinstance(error, DuplicateSequenceNumber):
-            self.finish(batch)  # it was stored, so long ago that the broker does not know where
-        elif isinstance(error, MessageTooLarge) and len(batch) > 1 and not self.closed:
-            Sequences.number_halves(batch, self._accumulator.split(batch))
-        elif isinstance(error, UNNUMBERED) and self._sequences is not None and not self.closed:
-            if not self._accumulator.has_older(batch):
-                self._sequences.renumber(batch)
-            self._try_again(batch, error, refresh=False)
+        if isinstance(error, MessageTooLarge) and len(batch) > 1 and not self.closed:
+            self.split(batch, error)
+        elif isinstance(error, UNNUMBERED) and batch.line is not None and not self.closed:
+            self._out_of_line(batch, batch.line, error)
         elif not error.retriable or self.closed:
             self.finish(batch, error)
         else:
             news = part.leader != NO_LEADER and self._cluster.learn_leader(
                 where, part.leader, part.leader_epoch, part.topic_id
             )
+            batch.unsure = batch.unsure or not isinstance(error, NOT_WRITTEN)
             self._try_again(batch, error, refresh=error.refresh_metadata and not news)
 
-    def lost(self, batches: list[ProducerBatch], error: OttlaError) -> None:
-        """The request's fate is unknown: try all of it again."""
+    def _out_of_line(self, batch: ProducerBatch, line: Line, error: OttlaError) -> None:
+        """The broker does not take a batch under its numbers."""
+        if not Sequences.has_older(batch):  # else that one comes first, and then this one again
+            # Where one before it was given up, that explains it, and proves that the broker does not have this one. Else the
+            # broker has lost or forgotten what it knew, and may have this one.
+            explained = line.broken and isinstance(error, OutOfOrderSequenceNumber)
+            line.forgotten = line.forgotten or not explained
+            line.spent = line.spent or isinstance(error, InvalidProducerEpoch)
+            line.broken = line.dead = True
+            for other in sorted(line.unfinished, key=_number):
+                if not other.travels and other is not batch and not self._leave_line(other, error):
+                    self._accumulator.take_out(other)
+        self._try_again(batch, error, refresh=False)
+
+    def _leave_line(self, batch: ProducerBatch, error: OttlaError) -> bool:
+        """A batch of a dead line gets new numbers when it is sent again; False if it may be stored and so cannot be."""
+        if batch.line is not None and batch.line.forgotten and batch.unsure:
+            text = f"{error}; it was sent before, and whether that was stored is not known"
+            self.finish(batch, type(error)(text, topic=batch.where.topic, partition=batch.where.partition))
+            return False
+        Sequences.leave(batch)
+        return True
+
+    def split(self, batch: ProducerBatch, error: OttlaError) -> None:
+        """Send a batch in two halves instead, because of ``error``."""
+        if batch.line is None or not batch.line.dead or self._leave_line(batch, error):
+            self._accumulator.split(batch)
+
+    def lost(self, batches: list[ProducerBatch], error: OttlaError, *, was_sent: bool = True) -> None:
+        """The request's fate is unknown, unless it was never sent: try all of it again."""
         for batch in batches:
+            Sequences.returns(batch)
             if batch.done:
                 continue
+            batch.unsure = batch.unsure or was_sent
             if self.closed or not (error.retriable or self._cluster.only_hung_up(error)):
                 self.finish(batch, error)
             else:
@@ -136,6 +170,8 @@ class Fates:
         now = time.monotonic()
         if now >= batch.deadline:
             self.too_late(batch, str(error))
+            return
+        if batch.line is not None and batch.line.dead and not self._leave_line(batch, error):
             return
         backoff_ms = min(self._config.retry_backoff_ms * 2**batch.attempts, self._config.retry_backoff_max_ms)
         batch.attempts += 1
@@ -167,10 +203,9 @@ class Fates:
         self, batch: ProducerBatch, error: OttlaError | None = None, base_offset: int = -1, append_time_ms: int = -1
     ) -> None:
         """A batch is done, for better or worse."""
-        self._accumulator.release(batch)
-        if error is not None and self._sequences is not None:
-            self._sequences.given_up(batch)
+        Sequences.finished(batch, stored=error is None)
         batch.finish(base_offset, append_time_ms, error)
+        self._accumulator.release(batch)  # last: until then it is known whom to tell, should any of this fail
         if self._room and not self._accumulator.full:
             self._tell_room()
 
@@ -179,3 +214,7 @@ class Fates:
         for waiter in room:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def _number(batch: ProducerBatch) -> tuple[int, ...]:
+    return batch.number

@@ -5,6 +5,7 @@ import atexit
 import logging
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -17,7 +18,10 @@ R = TypeVar("R")
 logger = logging.getLogger(__name__)
 
 EXIT_TIMEOUT_S = 5.0
-"""How long a process that ends without closing a client waits for what that client still has to deliver."""
+"""How long a process that ends without closing its clients waits for what they still have to deliver."""
+
+EXIT_LEAST_S = 0.1
+"""What each of them gets though others took longer."""
 
 
 class BlockingClient(Protocol):
@@ -37,8 +41,18 @@ class LoopThread:
         self.pid = os.getpid()
         self.loop = _new_loop()
         self.clients: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="ottla-client", daemon=True)
+        self._left: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=self._run, name="ottla-client", daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        """Whatever is raised in a callback, others wait for what this thread brings."""
+        while True:
+            try:
+                self.loop.run_forever()
+                return
+            except BaseException:
+                logger.exception("something that was called on the client's thread tried to end it")
 
     @property
     def is_current(self) -> bool:
@@ -79,6 +93,25 @@ class LoopThread:
         self.loop.call_soon_threadsafe(do)
         return made.result()
 
+    def leave(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Close a client that nobody has any more; waits for nothing, for garbage may be collected in any thread."""
+        self.loop.call_soon_threadsafe(self._close_alone, close)
+
+    def _close_alone(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = self.loop.create_task(close())
+        self._left.add(task)
+        task.add_done_callback(self._left_alone)
+
+    def _left_alone(self, task: "asyncio.Task[None]") -> None:
+        self._left.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.warning("a client that nobody closed could not be closed: %s", task.exception())
+
+    async def all_left(self, timeout: float) -> None:
+        """Wait, at most so long, for the clients that nobody has any more."""
+        if self._left:
+            await asyncio.wait(self._left, timeout=timeout)
+
 
 _lock = threading.Lock()
 _shared: LoopThread | None = None
@@ -93,9 +126,13 @@ def shared_loop_thread() -> LoopThread:
         return _shared
 
 
+def is_loop_thread() -> bool:
+    return _shared is not None and _shared.is_current
+
+
 def refuse_on_loop_thread() -> None:
     """Raise where waiting would wait for ever: on the thread that brings what is waited for."""
-    if _shared is not None and _shared.is_current:
+    if is_loop_thread():
         raise callback_error()
 
 
@@ -120,11 +157,17 @@ def _at_exit() -> None:
     """Deliver what clients that nobody closed still hold, and leave no task to complain about."""
     if _shared is None:
         return
+    deadline = time.monotonic() + EXIT_TIMEOUT_S
+
+    def left_s() -> float:
+        return max(deadline - time.monotonic(), EXIT_LEAST_S)
+
     for client in list(_shared.clients):
         try:
-            client.close_at_exit(EXIT_TIMEOUT_S)
+            client.close_at_exit(left_s())
         except OttlaError as error:
             logger.warning("a client was not closed before the process ended: %s", error)
+    _shared.run(_shared.all_left(left_s()))
 
 
 os.register_at_fork(after_in_child=_after_fork)

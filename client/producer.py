@@ -1,6 +1,7 @@
 """The asyncio producer."""
 
 import asyncio
+import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
@@ -26,6 +27,8 @@ class AsyncProducer:
         where = await sent
     """
 
+    _closed = True  # until it is made
+
     def __init__(self, **options: Any) -> None:
         self._config = build(ProducerConfig, options)
         self._cluster = Cluster(self._config)
@@ -33,12 +36,19 @@ class AsyncProducer:
         self.send_loop = SendLoop(self._config, self._cluster, self.outbox.accumulator)
         self.outbox.accumulator.on_sealed = self.send_loop.wake_here
         self._turns = 0
+        self._all_closed = asyncio.Event()
         self._closed = False
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "AsyncProducer":
         """From Kafka's own names: ``{"bootstrap.servers": ..., "linger.ms": 5}``."""
         return cls(**config)
+
+    def __del__(self) -> None:
+        if (
+            not self._closed and self.outbox.accumulator.pending_bytes
+        ):  # no lock here: whoever holds it may collect garbage
+            warnings.warn("an AsyncProducer with undelivered records was not closed", ResourceWarning, 2, source=self)
 
     async def __aenter__(self) -> "AsyncProducer":
         return self
@@ -95,25 +105,37 @@ class AsyncProducer:
     async def partitions_for(self, topic: str, timeout: float | None = None) -> int:
         """How many partitions a topic has."""
         wait_s = self._config.max_block_ms / 1000 if timeout is None else timeout
-        return len((await self._cluster.topic(topic, wait_s)).partitions)
+        return len((await self._cluster.topic(plain_name(topic), wait_s)).partitions)
 
     async def close(self, timeout: float | None = None) -> None:
         """Deliver what is queued, then close. ``timeout`` bounds the delivery; what is left then fails."""
         if self._closed:
+            await self._wait_closed(timeout)
             return
         self._closed = True
         try:
             await self.flush(timeout)
         finally:
-            self.send_loop.stop()
-            await self._cluster.close()
+            try:
+                self.send_loop.stop()
+                await self._cluster.close()
+            finally:
+                self._all_closed.set()
+
+    async def _wait_closed(self, timeout: float | None) -> None:
+        """Somebody else closes it: be done when they are."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._all_closed.wait()
+        except TimeoutError:
+            raise ClientTimeout(f"not everything was delivered within {timeout:g} s; {self._cluster.tried()}") from None
 
     async def ready(self, topic: str) -> None:
         """Wait until the topic is known and there is room for a record."""
         if self._closed:
             raise ClientClosed("the producer is closed")
         if not self.outbox.knows(topic):
-            await self._cluster.topic(topic, self._config.max_block_ms / 1000)
+            await self._cluster.topic(plain_name(topic), self._config.max_block_ms / 1000)
         self._turns += 1
         if self._turns >= FAIR_SHARE:
             self._turns = 0
@@ -125,3 +147,10 @@ class AsyncProducer:
             except TimeoutError:
                 wait_s = self._config.max_block_ms / 1000
                 raise ClientTimeout(f"no room to send for {wait_s:g} s; {self._cluster.tried()}", topic=topic) from None
+
+
+def plain_name(topic: object) -> str:
+    """A topic's name as it can be sent: numpy's str_ and others of its kind as what they are made of."""
+    if not isinstance(topic, str):
+        raise TypeError(f"a topic's name must be a str, not {topic!r}")
+    return str.__str__(topic)

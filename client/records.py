@@ -1,5 +1,6 @@
 """What a user gets back: records read, and where records were written."""
 
+import copy
 from collections.abc import Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Protocol, overload
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 import msgspec
 
 from ottla.client.arrow import batches_to_arrow
+from ottla.wire.errors import OttlaError
 from ottla.wire.records import RecordBatch
 
 if TYPE_CHECKING:
@@ -120,6 +122,16 @@ class Written(Protocol):
     """A batch that knows where each of its records went."""
 
     def metadata(self, index: int) -> RecordMetadata: ...
+
+
+def copy_of(error: OttlaError) -> OttlaError:
+    """To be raised for one of many records.
+
+    An exception remembers every place that it was raised at, and threads would write into one another's.
+    """
+    copied = copy.copy(error)
+    copied.__cause__ = error.__cause__
+    return copied
 
 
 class SentRecords(Sequence[RecordMetadata]):

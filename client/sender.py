@@ -21,7 +21,7 @@ from ottla.client.sent_request import SentRequest, Travelling
 from ottla.client.sequences import Sequences
 from ottla.net.channel import Channel
 from ottla.net.exchange import Answer
-from ottla.wire.errors import InvalidRecord, NetworkException, OttlaError
+from ottla.wire.errors import InvalidRecord, LocalProtocolError, NetworkException, OttlaError
 from ottla.wire.messages import ACKS_NONE
 from ottla.wire.names import TopicPartition
 from ottla.wire.requests import ProducePart, ProduceRequest
@@ -37,6 +37,10 @@ GRACE_S = 1.0
 BATCHES_PER_REQUEST = 10
 """Batches of one partition that travel together when so many wait: most of a request's cost is its own, not theirs. With five
 requests in flight there are no more of them than brokers remember of a producer."""
+
+
+PARTS_MAX = 10_000
+"""Batches in one request, over all partitions: what brokers take."""
 
 
 class SendErrands(Protocol):
@@ -74,7 +78,7 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._travelling = Travelling(self._loop, self._overdue)
-        self.fates = Fates(config, cluster, accumulator, sequences, errands.ask_who_leads)
+        self.fates = Fates(config, cluster, accumulator, errands.ask_who_leads)
         self.flushing = 0
         """How many wait for everything to be sent: then nothing lingers."""
 
@@ -82,15 +86,19 @@ class Sender:
         """There is something to send; from any thread."""
         if not self._woken:
             self._woken = True
-            self._loop.call_soon_threadsafe(self._pump)
+            try:
+                self._loop.call_soon_threadsafe(self._pump)
+            except BaseException:
+                self._woken = False
+                raise
 
     def wake_here(self) -> None:
         """As ``wake``, on the event loop's own thread. With nothing on its way, what there is goes at once."""
         if self._woken:
             return
-        self._woken = True
         if self._travelling or self._linger_s:
             self._loop.call_soon(self._pump)
+            self._woken = True
         else:
             self._pump()
 
@@ -99,36 +107,71 @@ class Sender:
         if self._timer is not None:
             self._timer.cancel()
         self._travelling.stop()
-        self.fates.close()
+        try:
+            self.fates.close()
+        except BaseException as error:
+            self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        """Something failed in the middle of a step: nobody may wait for ever for what the step had in its hands."""
+        travelling = {batch for sent in self._travelling.all() for batch in sent.batches}
+        why = (
+            error if isinstance(error, OttlaError) else LocalProtocolError(f"the records could not be sent: {error!r}")
+        )
+        for batch in self._accumulator.strays(travelling):
+            if batch.done:
+                self._accumulator.release(batch)
+                continue
+            try:
+                self.fates.finish(batch, why)
+            except BaseException as another:
+                error = another
+                self._accumulator.release(batch)
+        self._accumulator.finish_halved()
+        if self._sequences is not None:
+            self._sequences.mend(set(self._accumulator.unfinished()))
+        if not self.fates.closed:
+            self._loop.call_later(TICK_S, self._tick)
+        if isinstance(error, Exception):
+            logger.error("a step of the send loop failed", exc_info=error)
+        else:
+            self._loop.call_soon(_raise, error)  # it ends the event loop, but not in the middle of our work
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
         """Send all that can be sent now."""
         self._woken = False
-        if self.fates.closed or self._accumulator.empty:
-            return
+        try:
+            if not self.fates.closed and not self._accumulator.empty:
+                self._send_all()
+        except BaseException as error:
+            self._failed(error)
+
+    def _send_all(self) -> None:
         now = time.monotonic()  # not the loop's own clock, which uvloop moves by whole milliseconds
         if self._cluster.stale:
             self._errands.ask_who_leads()
         linger_s = 0 if self.flushing else self._linger_s
-        blocked = self._sequences is not None and not self._sequences.ready and bool(self._accumulator.waiting())
-        if blocked:
-            self._errands.fetch_producer_id()
-        while not blocked:
+        blocked = False
+        while True:
             chosen: dict[int, list[ProducerBatch]] = defaultdict(list)
             for where in self._accumulator.waiting():
                 leader = self._leader_with_room(where)
-                if leader is None:
+                if leader is None or (self._sequences is not None and not self._sequences.may_go_to(leader, where)):
                     blocked = True
                     continue
-                batches = self._accumulator.take(where, now, linger_s, BATCHES_PER_REQUEST)
+                held = self._sequences is not None and not self._sequences.may_number(where)
+                batches = self._accumulator.take(where, now, linger_s, BATCHES_PER_REQUEST, numbered=held)
                 if batches:
                     chosen[leader] += batches
             for leader, batches in chosen.items():
                 self._send(leader, batches)
             if not chosen or self._accumulator.empty:
                 break
+        if self._sequences is not None and not self._sequences.ready:
+            self._errands.fetch_producer_id()
+            blocked = True
         if not self._accumulator.empty:
             self._arm(now, blocked)
 
@@ -150,58 +193,102 @@ class Sender:
         channel = self._cluster.open_channel(leader)
         group: list[ProducerBatch] = []
         size = 0
+        went_back: set[TopicPartition] = set()
         for batch in batches:
-            if group and size + batch.size > self._config.max_request_size:
-                self._send_request(leader, channel, group)
+            if len(group) == PARTS_MAX or (group and size + batch.size > self._config.max_request_size):
+                self._send_request(leader, channel, group, went_back)
                 group, size = [], 0
             group.append(batch)
             size += batch.size
-        self._send_request(leader, channel, group)
+        self._send_request(leader, channel, group, went_back)
 
-    def _send_request(self, leader: int, channel: Channel | None, batches: list[ProducerBatch]) -> None:
+    def _encode(self, batch: ProducerBatch, went_back: set[TopicPartition]) -> bytearray | None:
+        """The bytes of a batch; None if it is not sent now. Then none behind it in its partition is either."""
+        numbered = batch.line is not None
+        if batch.where in went_back or (self._sequences is not None and not self._sequences.number(batch)):
+            went_back.add(batch.where)
+            self._accumulator.put_back(batch)
+            return None
+        try:
+            return batch.encode(self._codec)
+        except Exception as error:
+            if not numbered:
+                Sequences.take_back(batch)
+            self._unsendable(batch, error, went_back)
+            return None
+
+    def _unsendable(self, batch: ProducerBatch, error: Exception, went_back: set[TopicPartition]) -> None:
+        """A batch cannot be encoded: find the record that is to blame by halves, and fail that one alone."""
+        known = error if isinstance(error, OttlaError) else InvalidRecord(f"the record cannot be encoded: {error!r}")
+        if len(batch) > 1:
+            self.fates.split(batch, known)
+            went_back.add(batch.where)
+            return
+        if known is not error:
+            logger.error("a record cannot be encoded partition=%s", batch.where, exc_info=error)
+        self.fates.finish(batch, known)
+
+    def _send_request(
+        self, leader: int, channel: Channel | None, batches: list[ProducerBatch], went_back: set[TopicPartition]
+    ) -> None:
         attachments: list[bytearray] = []
         sent: list[ProducerBatch] = []
         for batch in batches:
-            if self._sequences is not None:
-                self._sequences.number(batch)
-            try:
-                attachments.append(batch.encode(self._codec))
+            encoded = self._encode(batch, went_back)
+            if encoded is not None:
+                attachments.append(encoded)
                 sent.append(batch)
-            except OttlaError as error:
-                self.fates.finish(batch, error)
-            except Exception as error:  # whatever it is, nobody may wait for this batch for ever
-                logger.exception("a batch could not be encoded partition=%s", batch.where)
-                self.fates.finish(batch, InvalidRecord(f"the batch could not be encoded: {error!r}"))
         if not sent:
             return
         parts = [ProducePart(b.where.topic, b.where.partition, len(a)) for b, a in zip(sent, attachments, strict=True)]
         request = ProduceRequest(self._acks, self._config.request_timeout_ms, parts, self._config.receipts)
         if channel is None or not channel.usable:
-            self.fates.lost(sent, NetworkException(f"broker {leader} is gone"))
+            self.fates.lost(sent, NetworkException(f"broker {leader} is gone"), was_sent=False)
         elif request.acks == ACKS_NONE:
             channel.send_unanswered(request, attachments)
             for batch in sent:
                 self.fates.finish(batch)
             # No answer says that the broker keeps up: go on when the socket took the bytes.
-            self._travelling.requests[leader] += 1
             self._errands.drain(channel, partial(self._drained, leader))
+            self._travelling.requests[leader] += 1
         else:
-            travelling = SentRequest(leader, channel, sent, time.monotonic(), self._request_timeout_s)
+            self._call(
+                channel,
+                SentRequest(leader, channel, sent, time.monotonic(), self._request_timeout_s),
+                request,
+                attachments,
+            )
+
+    def _call(
+        self, channel: Channel, travelling: SentRequest, request: ProduceRequest, attachments: list[bytearray]
+    ) -> None:
+        try:
             self._travelling.add(travelling)
+            for batch in travelling.batches:
+                Sequences.departs(batch, travelling.leader)
             channel.call(request, partial(self._answered, travelling), attachments)
+        except BaseException:
+            self._travelling.remove(travelling)
+            for batch in travelling.batches:
+                Sequences.returns(batch)
+            raise
 
     # --- waiting for answers -----------------------------------------------------------------------------------------
 
     def _overdue(self, sent: SentRequest, now: float) -> None:
         """No answer yet: fail the batches whose delivery time is over, hang up when the request's is."""
-        for batch in sent.batches:
-            if not batch.done and batch.deadline <= now:
-                self.fates.too_late(batch, f"{sent.channel.address} did not answer")
-        if now >= sent.until:
-            self._errands.hang_up(sent.channel)
-        else:
-            self._cluster.suspect(sent.channel.address)
-            self._errands.ask_who_leads()
+        try:
+            for batch in sent.batches:
+                if not batch.done and batch.deadline <= now:
+                    self.fates.too_late(batch, f"{sent.channel.address} did not answer")
+                    self.wake_here()  # others may have waited for its fate
+            if now >= sent.until:
+                self._errands.hang_up(sent.channel)
+            else:
+                self._cluster.suspect(sent.channel.address)
+                self._errands.ask_who_leads()
+        except BaseException as error:
+            self._failed(error)
 
     def leave_replaced(self) -> None:
         """Wait no more for brokers that do not lead any longer what they were sent: they may be paused for ever."""
@@ -214,9 +301,15 @@ class Sender:
         self._travelling.requests[leader] -= 1
 
     def _answered(self, sent: SentRequest, answer: Answer | OttlaError) -> None:
-        self._travelling.remove(sent)
-        self.fates.answered(sent, answer)
-        self._pump()
+        try:
+            if self._travelling.remove(sent):
+                self.fates.answered(sent, answer)
+            self._pump()
+        except BaseException as error:
+            self._travelling.remove(sent)
+            for batch in sent.batches:
+                Sequences.returns(batch)
+            self._failed(error)
 
     # --- coming back -------------------------------------------------------------------------------------------------
 
@@ -237,6 +330,13 @@ class Sender:
         self._timer = self._loop.call_later(wait, self._tick)
 
     def _tick(self) -> None:
-        self.fates.give_up_expired()
         self._timer, self._timer_at = None, float("inf")
-        self._pump()
+        try:
+            self.fates.give_up_expired()
+            self._pump()
+        except BaseException as error:
+            self._failed(error)
+
+
+def _raise(error: BaseException) -> None:
+    raise error

@@ -57,14 +57,17 @@ class Travelling:
         return list(self._sent)
 
     def add(self, sent: SentRequest) -> None:
-        self._sent[sent] = None
         self.requests[sent.leader] += 1
+        self._sent[sent] = None
         self._set_timer(sent.look_at)
 
-    def remove(self, sent: SentRequest) -> None:
-        """It was answered, or its connection is lost."""
+    def remove(self, sent: SentRequest) -> bool:
+        """It was answered, or its connection is lost; False if it was not known."""
+        if sent not in self._sent:
+            return False
         del self._sent[sent]
         self.requests[sent.leader] -= 1
+        return True
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -79,10 +82,14 @@ class Travelling:
 
     def _look(self) -> None:
         self._timer, self._timer_at = None, float("inf")
-        now = time.monotonic()
-        for sent in list(self._sent):
-            if sent.look_at <= now:
-                self._overdue(sent, now)
-                sent.look_again(now)
-            if sent in self._sent:
+        try:
+            now = time.monotonic()
+            for sent in list(self._sent):
+                if sent.look_at <= now:
+                    self._overdue(sent, now)
+                    sent.look_again(now)
+            for sent in self._sent:
                 self._set_timer(sent.look_at)
+        except BaseException:
+            self._set_timer(time.monotonic() + LOOK_S)
+            raise

@@ -1,58 +1,138 @@
 """The numbers by which brokers know a batch that comes again from the next one. Pure.
 
-A producer has an id, and every batch of a partition carries that id and the number of its first record. A batch keeps its
-numbers for all its tries. When one is given up, those behind it would seem to come too early: then a new id is needed,
-and whatever was not stored yet begins anew at zero.
+A producer has an id, and every batch of a partition carries that id, an epoch and the number of its first record: together they
+are the partition's line (batches.py). A batch keeps its numbers for all its tries, for any of them may have been stored. When
+one is given up, its line is broken: those numbered behind it would seem to come too early. Then
+
+- nothing gets a number until all that have one of the broken line are done, or have lost it because the broker said that it
+  does not take them. So what was sent later never overtakes what was sent before;
+- a new line begins, at zero, under the next epoch. Brokers take nothing of an earlier epoch any more, so that what was given up
+  and is still on its way somewhere never comes behind what was sent after it.
+
+Other partitions have lines of their own and do not notice.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container
 
-from ottla.client.batches import ProducerBatch
+from ottla.client.batches import SEQUENCES, Line, ProducerBatch
 from ottla.wire.names import TopicPartition
 
-SEQUENCES = 2**31
-"""Sequence numbers go round after this many."""
+EPOCH_MAX = 2**15 - 1
+"""A batch has two bytes for it; after the last one comes another producer id."""
 
 
 class Sequences:
-    """One producer's numbers. Without an id (``ready`` is false) nothing may be sent."""
+    """One producer's numbers."""
 
     def __init__(self) -> None:
         self._producer_id = -1
         self._epoch = -1
-        self._next: dict[TopicPartition, int] = {}
+        self._lines: dict[TopicPartition, Line] = {}
 
     @property
     def ready(self) -> bool:
+        """Whether there is an id for new lines."""
         return self._producer_id >= 0
 
     def begin(self, producer_id: int, epoch: int) -> None:
-        """Be this producer from now on; what has no number yet is counted from zero."""
+        """Be this producer in all lines that begin from now on."""
         self._producer_id, self._epoch = producer_id, epoch
-        self._next.clear()
 
-    def given_up(self, batch: ProducerBatch) -> None:
-        """A batch will not be sent again. Those numbered behind it cannot follow it: nothing more goes under this id."""
-        if batch.producer_id == self._producer_id:
-            self._producer_id = -1
+    def may_number(self, where: TopicPartition) -> bool:
+        """Whether a batch of this partition that has no number may get one now."""
+        line = self._lines.get(where)
+        if line is None:
+            return self.ready
+        if not line.broken:
+            return True
+        if line.unfinished:
+            return False
+        if not line.spent and line.epoch < EPOCH_MAX:
+            return True
+        if line.producer_id == self._producer_id:
+            self._producer_id = -1  # one is asked for when nobody is ready
+        return self.ready
 
-    def renumber(self, batch: ProducerBatch) -> None:
-        """The broker refused a batch because one before it is missing for good: it begins anew, under another id."""
-        self.given_up(batch)
-        batch.producer_id = -1
+    def number(self, batch: ProducerBatch) -> bool:
+        """Give a batch its numbers, if it has none; False if it must wait for them."""
+        if batch.line is not None:
+            return True
+        if not self.may_number(batch.where):
+            return False
+        line = self._lines.get(batch.where)
+        if line is None or line.broken:
+            line = self._lines[batch.where] = self._line_after(line)
+        batch.line, batch.base_sequence = line, line.next_sequence
+        line.next_sequence = (line.next_sequence + len(batch)) % SEQUENCES
+        line.unfinished[batch] = None
+        return True
 
-    def number(self, batch: ProducerBatch) -> None:
-        """Give a batch its numbers, if it has none. It keeps them for every try, for the first may have been stored."""
-        if batch.producer_id >= 0:
-            return
-        first = self._next.get(batch.where, 0)
-        batch.producer_id, batch.producer_epoch, batch.base_sequence = self._producer_id, self._epoch, first
-        self._next[batch.where] = (first + len(batch)) % SEQUENCES
+    def _line_after(self, line: Line | None) -> Line:
+        if line is None or line.spent or line.epoch >= EPOCH_MAX:
+            return Line(self._producer_id, self._epoch)
+        return Line(line.producer_id, line.epoch + 1)
+
+    def may_go_to(self, leader: int, where: TopicPartition) -> bool:
+        """Whether nothing of this partition is on its way to another broker.
+
+        Else that would have to come again behind what goes to this one, where it is taken for too old to be known.
+        """
+        line = self._lines.get(where)
+        return line is None or not line.travelling or line.leader == leader
 
     @staticmethod
-    def number_halves(batch: ProducerBatch, halves: Iterable[ProducerBatch]) -> None:
-        """The halves of a batch that was refused share its numbers: none of them was used."""
-        first = batch.base_sequence
-        for half in halves:
-            half.producer_id, half.producer_epoch, half.base_sequence = batch.producer_id, batch.producer_epoch, first
-            first = (first + len(half)) % SEQUENCES
+    def departs(batch: ProducerBatch, leader: int) -> None:
+        """A batch is on its way."""
+        batch.travels = True
+        if batch.line is not None:
+            batch.line.travelling += 1
+            batch.line.leader = leader
+
+    @staticmethod
+    def returns(batch: ProducerBatch) -> None:
+        """A batch was answered, or never will be."""
+        if batch.travels:
+            batch.travels = False
+            if batch.line is not None:
+                batch.line.travelling -= 1
+
+    @staticmethod
+    def take_back(batch: ProducerBatch) -> None:
+        """The batch that was numbered last is not sent now after all: the next one gets its numbers."""
+        line = batch.line
+        if line is not None:
+            assert (batch.base_sequence + len(batch)) % SEQUENCES == line.next_sequence
+            line.next_sequence = batch.base_sequence
+            Sequences.leave(batch)
+
+    @staticmethod
+    def has_older(batch: ProducerBatch) -> bool:
+        """Whether a batch of the same line that must come before this one is not done yet."""
+        line = batch.line
+        return line is not None and any(other.number < batch.number for other in line.unfinished)
+
+    @staticmethod
+    def leave(batch: ProducerBatch) -> None:
+        """A batch has no number any more. Never while it travels: then nobody would wait for it."""
+        line = batch.line
+        if line is not None:
+            line.unfinished.pop(batch, None)
+            batch.line, batch.base_sequence = None, -1
+
+    @staticmethod
+    def finished(batch: ProducerBatch, *, stored: bool) -> None:
+        """A batch will not be sent again. If it was not stored, those numbered behind it cannot follow it."""
+        line = batch.line
+        if line is not None:
+            line.unfinished.pop(batch, None)
+            line.broken = line.broken or not stored
+
+    def mend(self, unfinished: Container[ProducerBatch]) -> None:
+        """After a failure in the middle of something: no line waits for a batch that nobody sends any more."""
+        for line in self._lines.values():
+            for batch in list(line.unfinished):
+                if batch not in unfinished:
+                    line.unfinished.pop(batch, None)
+                    line.broken = True
+                elif line.dead and not batch.travels:
+                    self.leave(batch)

@@ -3,13 +3,23 @@
 from ottla.wire.messages import Api, BrokerEndpoint, Done, Message, Request
 
 
+class BrokerHandshakeResponse(Message):
+    """The other side's proof, of its own kind, over the same nonces and brokers."""
+
+    proof: bytes
+
+
 class BrokerHandshakeRequest(Request):
-    """A broker proves itself: HMAC over the nonce that ApiVersions gave this connection, by the cluster's secret."""
+    """A broker proves itself, and asks the other side to: HMACs by the cluster's secret over both nonces, both brokers and
+    their lives, and the direction. ApiVersions gave the nonce of the other side; ``nonce`` is this side's."""
 
     api = Api.BROKER_HANDSHAKE
-    response = Done
+    response = BrokerHandshakeResponse
     broker_id: int
     broker_epoch: int
+    to_broker: int
+    to_epoch: int
+    nonce: bytes
     proof: bytes
 
 

@@ -85,6 +85,20 @@ async def take_over(
             return term
 
 
+@dataclass(frozen=True, slots=True)
+class KnownController:
+    """The last epoch that a controller was elected with, and who is the controller now, if anybody is."""
+
+    broker_id: int | None
+    epoch: int
+
+
+async def read_controller(session: ZkSession) -> KnownController:
+    """Who is the controller, not older than the moment of the call."""
+    seen = await _read(session)
+    return KnownController(seen.controller.broker_id if seen.controller is not None else None, seen.epoch)
+
+
 async def resign(session: ZkSession, term: ControllerTerm) -> None:
     """Give /controller up, if it is still ours; a later controller's is left alone."""
     try:

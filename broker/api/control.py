@@ -1,11 +1,13 @@
 """What brokers ask of each other: the handshake that proves a broker, and the controller's orders."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from ottla.broker.api.later import later
 from ottla.broker.cluster_view import ClusterView
-from ottla.broker.peers import Identity, probe, proves
+from ottla.broker.controller.claims import ControllerClaims
+from ottla.broker.peers import Identity, answer_handshake, probe
 from ottla.broker.replication.partitions import Partitions
 from ottla.net.connection import Connection
 from ottla.net.reply import Reply
@@ -21,7 +23,7 @@ from ottla.wire.control import (
     WitnessRequest,
     WitnessResponse,
 )
-from ottla.wire.errors import BrokerNotAvailable, ClusterAuthorizationFailed, StaleBrokerEpoch, StaleControllerEpoch
+from ottla.wire.errors import BrokerNotAvailable, ClusterAuthorizationFailed, StaleBrokerEpoch
 from ottla.wire.messages import Done
 
 
@@ -32,21 +34,24 @@ class ControlHandlers:
     of this broker; so neither a replaced controller nor a message from before a restart can do anything.
     """
 
-    def __init__(self, identity: Callable[[], Identity], partitions: Partitions, view: ClusterView) -> None:
+    def __init__(
+        self, identity: Callable[[], Identity], partitions: Partitions, view: ClusterView, claims: ControllerClaims
+    ) -> None:
         self._identity = identity
         self._partitions = partitions
         self._view = view
-        self._controller_epoch = 0
+        self._claims = claims
 
     def handshake(self, incoming: IncomingRequest, connection: Connection) -> Reply:
         request = incoming.message
         assert isinstance(request, BrokerHandshakeRequest)
         nonce, connection.nonce = connection.nonce, b""  # good for one attempt
-        if not proves(self._identity().secret, nonce, request):
+        answer = answer_handshake(self._identity(), request, nonce)
+        if answer is None:
             connection.refuse(f"it claimed to be broker {request.broker_id} and could not prove it")
             raise ClusterAuthorizationFailed("the proof is wrong")
         connection.broker_id = request.broker_id
-        return Reply(Done())
+        return Reply(answer)
 
     def witness(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
         """Knock at another broker's door and tell the controller what came of it."""
@@ -64,44 +69,55 @@ class ControlHandlers:
     def leader_and_isr(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, LeaderAndIsrRequest)
-        self._check(request, connection)
-        return later(self._lead_or_follow(request))
+        self._check_sender(request, connection)
+        return later(self._obey(request, self._lead_or_follow(request)))
+
+    def stop_replica(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+        request = incoming.message
+        assert isinstance(request, StopReplicaRequest)
+        self._check_sender(request, connection)
+        return later(self._obey(request, self._stop(request)))
+
+    def update_metadata(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+        request = incoming.message
+        assert isinstance(request, UpdateMetadataRequest)
+        self._check_sender(request, connection)
+        return later(self._obey(request, self._learn(request)))
 
     async def _lead_or_follow(self, request: LeaderAndIsrRequest) -> Reply:
         failed = await self._partitions.apply(request.partitions, request.topics)
         return Reply(LeaderAndIsrResponse([PartitionName(*where) for where in failed]))
 
-    def stop_replica(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
-        request = incoming.message
-        assert isinstance(request, StopReplicaRequest)
-        self._check(request, connection)
-        return later(_done_after(self._partitions.stop(request.parts)))
+    async def _stop(self, request: StopReplicaRequest) -> Reply:
+        await self._partitions.stop(request.parts)
+        return Reply(Done())
 
-    def update_metadata(self, incoming: IncomingRequest, connection: Connection) -> Reply:
-        request = incoming.message
-        assert isinstance(request, UpdateMetadataRequest)
-        self._check(request, connection)
+    async def _learn(self, request: UpdateMetadataRequest) -> Reply:
         self._view.update(request)
         self._partitions.configure(request.topics)
         return Reply(Done())
 
-    def _check(self, request: ControlRequest, connection: Connection) -> None:
-        identity = self._identity()
+    async def _obey(self, request: ControlRequest, work: Coroutine[Any, Any, Reply]) -> Reply:
+        try:
+            self._check_life(request)
+            if not self._claims.are_known(request.controller_id, request.controller_epoch):
+                await self._claims.check(request.controller_id, request.controller_epoch)
+                self._check_life(request)  # this life may have ended while ZooKeeper was asked
+        except BaseException:
+            work.close()
+            raise
+        return await work
+
+    @staticmethod
+    def _check_sender(request: ControlRequest, connection: Connection) -> None:
         if connection.broker_id is None or connection.broker_id != request.controller_id:
             connection.refuse(f"it sent {request.api.name} and is not the controller")
             raise ClusterAuthorizationFailed("only a broker of this cluster that has proven itself may give orders")
-        if request.controller_epoch < self._controller_epoch:
-            raise StaleControllerEpoch(
-                f"controller epoch {request.controller_epoch}; {self._controller_epoch} has spoken since"
-            )
-        if request.broker_epoch > identity.broker_epoch:
+
+    def _check_life(self, request: ControlRequest) -> None:
+        epoch = self._identity().broker_epoch
+        if request.broker_epoch > epoch:
             # The controller has seen our registration in ZooKeeper before its answer has reached us.
             raise BrokerNotAvailable("this broker is about to begin the life that is meant; say it again")
-        if request.broker_epoch != identity.broker_epoch:
-            raise StaleBrokerEpoch(f"meant for broker epoch {request.broker_epoch}; this is {identity.broker_epoch}")
-        self._controller_epoch = request.controller_epoch
-
-
-async def _done_after(work: Awaitable[object]) -> Reply:
-    await work
-    return Reply(Done())
+        if request.broker_epoch != epoch:
+            raise StaleBrokerEpoch(f"meant for broker epoch {request.broker_epoch}; this is {epoch}")

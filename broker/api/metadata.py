@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable
 
 from ottla.broker.cluster_view import ClusterView
-from ottla.broker.peers import Identity
+from ottla.broker.peers import NONCE_BYTES, Identity
 from ottla.net.connection import Connection
 from ottla.net.reply import Reply
 from ottla.wire.apis import API_RANGES
@@ -14,7 +14,6 @@ from ottla.wire.names import TOPIC_NAME_MAX, check_topic_name
 from ottla.wire.requests import ApiVersionsResponse, MetadataRequest, MetadataResponse, TopicMetadata
 
 TOPICS_MAX = 10_000
-NONCE_BYTES = 16
 
 
 class MetadataHandler:

@@ -11,17 +11,13 @@ from typing import NamedTuple
 
 import pytest
 
-from ottla.broker.peers import proof
 from ottla.client import Admin, Consumer, Producer
 from ottla.local import LocalCluster
 from ottla.local.broker import child_environment
 from ottla.wire import native
-from ottla.wire.control import BrokerHandshakeRequest
 from ottla.wire.errors import ClientTimeout, NotLeaderOrFollower
-from ottla.wire.messages import ACKS_ALL, ACKS_LEADER, Done
+from ottla.wire.messages import ACKS_ALL, ACKS_LEADER
 from ottla.wire.requests import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
     FetchPart,
     FetchRequest,
     FetchResponse,
@@ -29,6 +25,7 @@ from ottla.wire.requests import (
     ProduceRequest,
     ProduceResponse,
 )
+from tests.support.broker_requests import shake_hands
 from tests.support.cluster import wait_until
 from tests.support.observer import WAIT_S, Observer, observed, segment_bytes
 from tests.support.raw_client import RawClient, framed, one_record, patiently
@@ -126,8 +123,7 @@ def test_s44_s45_s52_leader_knows_a_follower_by_its_fetches_and_commits_what_all
     epoch, leader_epoch = seen.read("/brokers/ids/2")["broker_epoch"], seen.state(topic)["leader_epoch"]
     secret = seen.zk.get("/ottla/secret")[0].decode()
     with seen.connect(0) as client:
-        nonce = client.ask(ApiVersionsRequest("test"), ApiVersionsResponse).nonce
-        client.ask(BrokerHandshakeRequest(2, epoch, proof(secret, nonce, 2, epoch)), Done)
+        shake_hands(client, secret, 2, epoch)
         for asked in (1, 4, 7):
             part = FetchPart(topic, 0, asked, 1_000_000, leader_epoch, leader_epoch)
             client.send(framed(FetchRequest(0, 0, 1_000_000, [part], replica_id=2, broker_epoch=epoch)))

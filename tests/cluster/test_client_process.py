@@ -30,6 +30,19 @@ for n in range(1000):
     producer.send(topic, b"%d" % n)
 """
 
+DROPPING = """
+import sys
+from ottla.client import Admin, Producer
+bootstrap, topic = sys.argv[1:]
+Admin(bootstrap_servers=bootstrap).create_topic(topic)
+def send():
+    producer = Producer(bootstrap_servers=bootstrap, linger_ms=60_000)
+    return [producer.send(topic, b"%d" % n) for n in range(2000)]
+sent = send()
+if "wait" in topic:
+    assert [each.result(30).offset for each in sent] == list(range(2000))
+"""
+
 AWAITING = """
 import asyncio, sys
 from ottla.client import AsyncConsumer, AsyncProducer
@@ -46,6 +59,19 @@ asyncio.run(main())
 def run_script(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-X", "dev", "-W", "ignore::ResourceWarning", "-c", script, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+
+
+@pytest.mark.parametrize("then", ["wait", "end"])
+def test_producer_that_nobody_has_any_more_delivers_its_records_and_says_that_it_was_not_closed(
+    bootstrap: str, then: str
+) -> None:
+    topic = f"dropped-{then}-{uuid.uuid4().hex[:12]}"
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", DROPPING, bootstrap, topic]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "ResourceWarning: a producer that nobody has any more was not closed" in ended.stderr
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        assert admin.latest_offsets(topic) == {TopicPartition(topic, 0): 2000}
 
 
 def test_process_that_forgets_to_close_delivers_its_records_and_ends_in_silence(

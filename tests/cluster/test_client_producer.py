@@ -9,6 +9,7 @@ import pytest
 
 from ottla.client import AsyncConsumer, AsyncProducer, Consumer, Producer
 from ottla.client.delivery import RecordDelivery
+from ottla.local import LocalCluster
 from ottla.wire.errors import (
     ClientClosed,
     ClientTimeout,
@@ -49,6 +50,19 @@ def test_s73_topic_and_value_are_enough(bootstrap: str, make_topic: MakeTopic) -
     [record] = read(bootstrap, topic, 1)
     assert (record.key, record.value, record.headers, record.partition) == (None, b"only", (), 0)
     assert abs(record.timestamp - time.time() * 1000) < 60_000
+
+
+def test_names_keys_values_and_headers_of_numpy_are_sent_as_what_they_are_made_of(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    numpy = pytest.importorskip("numpy")
+    topic = make_topic()
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        headers = [(numpy.str_("h"), numpy.bytes_(b"1"))]
+        sent = producer.send(numpy.str_(topic), numpy.bytes_(b"v"), key=numpy.bytes_(b"k"), headers=headers)
+        assert sent.result(timeout=WAIT_S).offset == 0
+    [record] = read(bootstrap, topic, 1)
+    assert (record.key, record.value, record.headers) == (b"k", b"v", (("h", b"1"),))
 
 
 def test_s74_records_without_a_key_go_round_over_the_partitions(bootstrap: str, make_topic: MakeTopic) -> None:
@@ -228,3 +242,44 @@ async def test_cancelled_waiter_loses_nothing(bootstrap: str, make_topic: MakeTo
         with pytest.raises(asyncio.CancelledError):
             await polling
         assert [record.value for record in await consumer.poll(timeout=WAIT_S)] == [b"v"]
+
+
+# --- closed by several ---------------------------------------------------------------------------------------------------
+
+
+def test_close_in_a_second_thread_returns_when_all_is_delivered(cluster1: LocalCluster, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    producer = Producer(bootstrap_servers=cluster1.bootstrap)
+    producer.send(topic, b"first").result(timeout=WAIT_S)
+    cluster1.pause(0)
+    try:
+        sent = producer.send(topic, b"second")
+        delivered_at_close: list[bool] = []
+
+        def close() -> None:
+            producer.close()
+            delivered_at_close.append(sent.done())
+
+        closing = [threading.Thread(target=close) for _ in range(2)]
+        for thread in closing:
+            thread.start()
+        with pytest.raises(ClientTimeout):
+            producer.close(timeout=0.3)
+        assert delivered_at_close == []
+    finally:
+        cluster1.resume(0)
+    for thread in closing:
+        thread.join(WAIT_S)
+    assert delivered_at_close == [True, True]
+    assert sent.result(timeout=0).offset == 1
+    producer.close()
+
+
+async def test_close_in_a_second_task_returns_when_all_is_delivered(bootstrap: str, make_topic: MakeTopic) -> None:
+    producer = AsyncProducer(bootstrap_servers=bootstrap, linger_ms=60_000)
+    sent = await producer.send(await asyncio.to_thread(make_topic), b"v")
+    closing = asyncio.ensure_future(producer.close())
+    await asyncio.sleep(0)
+    await producer.close()
+    assert sent.done()
+    await closing

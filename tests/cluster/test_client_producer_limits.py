@@ -57,7 +57,7 @@ def test_s79_linger_collects_records_into_one_batch_and_flush_does_not_linger(
     bootstrap: str, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
-    with Producer(bootstrap_servers=bootstrap, linger_ms=600_000) as producer:
+    with Producer(bootstrap_servers=bootstrap, linger_ms=100_000) as producer:
         sent = [producer.send(topic, b"v") for _ in range(50)]
         assert not any(each.done() for each in sent)
         producer.flush(timeout=WAIT_S)
@@ -73,7 +73,7 @@ def test_s79_linger_collects_records_into_one_batch_and_flush_does_not_linger(
 
 def test_full_batch_goes_at_once_though_linger_is_long(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic()
-    with Producer(bootstrap_servers=bootstrap, linger_ms=600_000, batch_size=1000) as producer:
+    with Producer(bootstrap_servers=bootstrap, linger_ms=100_000, batch_size=1000) as producer:
         sent = [producer.send(topic, b"x" * 84) for _ in range(10)]
         assert sent[0].result(timeout=WAIT_S).offset == 0
 

@@ -20,7 +20,7 @@ def config(**settings: str) -> BrokerConfig:
     [
         ("PLAINTEXT://10.0.0.1:9092", "", {"PLAINTEXT": 9092}, ["PLAINTEXT://10.0.0.1:9092"]),
         ("10.0.0.1:9092", "", {"PLAINTEXT": 9092}, ["PLAINTEXT://10.0.0.1:9092"]),
-        ("PLAINTEXT://:0", "", {"PLAINTEXT": 31234}, ["PLAINTEXT://127.0.0.1:31234"]),
+        ("PLAINTEXT://:0", "PLAINTEXT://127.0.0.1:0", {"PLAINTEXT": 31234}, ["PLAINTEXT://127.0.0.1:31234"]),
         ("PLAINTEXT://[::1]:9092", "", {"PLAINTEXT": 9092}, ["PLAINTEXT://[::1]:9092"]),
         ("PLAINTEXT://0.0.0.0:0", "PLAINTEXT://h:0", {"PLAINTEXT": 31234}, ["PLAINTEXT://h:31234"]),
         ("A://127.0.0.1:0,B://127.0.0.1:0", "", {"A": 1, "B": 2}, ["A://127.0.0.1:1", "B://127.0.0.1:2"]),
@@ -72,6 +72,9 @@ def test_map_to_plaintext_is_taken(protocols: str) -> None:
         ({"listeners": "A://h:1", "advertised_listeners": "A://0.0.0.0:1"}, "A://0.0.0.0:1 is not allowed"),
         ({"listeners": "A://h:1", "advertised_listeners": "A://[::]:1"}, "nobody can connect"),
         ({"listeners": "A://h:1", "advertised_listeners": "A://:1"}, "nobody can connect"),
+        ({"listeners": "PLAINTEXT://:9092"}, "listens everywhere"),
+        ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "listens everywhere"),
+        ({"listeners": "A://127.0.0.1:1,B://[::]:2"}, "listeners=B://[::]:2 listens everywhere"),
         ({"listeners": TWO, "inter_broker_listener_name": "BETWEEN"}, "INSIDE, OUTSIDE"),
         ({"listeners": "SSL://h:1"}, "asks for SSL"),
         ({"listeners": "SASL_SSL://h:1"}, "asks for SASL_SSL"),

@@ -77,6 +77,34 @@ def test_headers_that_cannot_be_sent_are_refused_to_their_own_sender(headers):
     assert RecordBatch(batch.encode(Codec.NONE)).headers() == [(("h", b"1"), ("null", None))]
 
 
+class Text(str):
+    """As numpy's str_: a str, and of another type."""
+
+    def __str__(self):
+        return "another text"
+
+
+class Bytes(bytes):
+    pass
+
+
+def test_headers_of_any_type_that_holds_text_or_bytes_are_sent_as_what_they_are_made_of():
+    waiting = accumulator()
+    contents = [b"1", Bytes(b"2"), bytearray(b"3"), memoryview(b"4"), None]
+    batch, _ = add(waiting, b"v", headers=[[Text("h"), content] for content in contents])
+    told = RecordBatch(batch.encode(Codec.NONE)).headers()
+    assert told == [tuple(("h", content) for content in (b"1", b"2", b"3", b"4", None))]
+    assert {type(part) for headers in batch.headers.values() for pair in headers for part in pair} == {
+        str, bytes, type(None),
+    }  # fmt: skip
+
+
+def test_header_names_count_with_the_bytes_that_they_take():
+    waiting = accumulator()
+    add(waiting, None, headers=[("\N{SNOWMAN}" * 10, None)])
+    assert waiting.pending_bytes == 2 * RECORD_OVERHEAD + 30
+
+
 @given(st.lists(st.binary(max_size=300) | st.none(), min_size=1, max_size=60), st.integers(100, 2000))
 def test_many_records_make_batches_that_hold_all_of_them_in_order_and_count_their_bytes(values, batch_size):
     waiting = accumulator(batch_size=batch_size)
@@ -88,6 +116,18 @@ def test_many_records_make_batches_that_hold_all_of_them_in_order_and_count_thei
         assert take(waiting, HERE, 0.0, 0.0) is batch
         waiting.release(batch)
     assert waiting.pending_bytes == 0
+
+
+@given(st.lists(st.integers(0, 900), min_size=1, max_size=60), st.integers(100, 5000), st.booleans())
+def test_no_batch_is_larger_than_a_request_may_be(sizes, batch_size, at_once):
+    waiting = accumulator(batch_size=batch_size, buffer_memory=10**6, record_max=1000)
+    values = [bytes(size) for size in sizes]
+    if at_once:
+        batches = waiting.add_many(HERE, None, values, 7, 0.0)
+    else:
+        batches = list(dict.fromkeys(add(waiting, value)[0] for value in values))
+    assert [value for batch in batches for value in batch.values] == values
+    assert all(batch.size - HEADER_SIZE <= 1000 for batch in batches)
 
 
 def test_many_records_go_behind_what_was_sent_before_them():

@@ -2,9 +2,18 @@
 
 import pytest
 
-from ottla.client.config import AdminConfig, ConsumerConfig, ProducerConfig, build, parse_addresses
+from ottla.client.config import (
+    MAX_REQUEST_SIZE_MAX,
+    AdminConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    build,
+    parse_addresses,
+)
 from ottla.wire.batch import Codec
 from ottla.wire.errors import ConfigError
+from ottla.wire.framing import FRAME_MAX
+from ottla.wire.native import REQUEST_HEAD_MAX
 
 
 def test_dots_underscores_and_text_numbers_mean_the_same():
@@ -92,3 +101,16 @@ def test_compression_types_are_kafkas(name):
 )
 def test_addresses_are_understood_in_all_shapes(servers, addresses):
     assert parse_addresses(servers) == addresses
+
+
+def test_request_that_does_not_fit_into_a_frame_is_refused_before_anything_is_sent():
+    with pytest.raises(ConfigError, match=f"max_request_size=.*at most {MAX_REQUEST_SIZE_MAX}"):
+        ProducerConfig(max_request_size=MAX_REQUEST_SIZE_MAX + 1)
+    assert MAX_REQUEST_SIZE_MAX + REQUEST_HEAD_MAX < FRAME_MAX
+
+
+@pytest.mark.parametrize("linger_ms", [1000, 1001])
+def test_linger_that_leaves_no_time_for_the_delivery_is_refused_and_both_are_named(linger_ms):
+    with pytest.raises(ConfigError, match=f"linger_ms={linger_ms}.*delivery_timeout_ms=1000"):
+        ProducerConfig(linger_ms=linger_ms, delivery_timeout_ms=1000)
+    assert ProducerConfig(linger_ms=999, delivery_timeout_ms=1000).linger_ms == 999

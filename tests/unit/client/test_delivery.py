@@ -3,11 +3,13 @@
 import asyncio
 import logging
 import threading
+import traceback
 
 import pytest
 
 from ottla.client.batches import ProducerBatch
 from ottla.client.delivery import AsyncManyDelivery, AsyncRecordDelivery, ManyDelivery, RecordDelivery
+from ottla.client.loop_thread import shared_loop_thread
 from ottla.wire.errors import ClientTimeout, MessageTooLarge
 from ottla.wire.names import TopicPartition
 
@@ -97,6 +99,83 @@ def test_callback_that_raises_is_logged_and_disturbs_nobody(caplog):
         sent.finish(0, -1)
     assert len(told) == 1
     assert "a delivery callback failed" in caplog.text
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_callback_that_tries_to_end_the_clients_thread_is_logged_and_ends_nothing(error, caplog):
+    sent = batch(b"a")
+    told: list[object] = []
+
+    def end(_):
+        raise error
+
+    thread = shared_loop_thread()
+    RecordDelivery(sent, 0).add_callback(end)
+    RecordDelivery(sent, 0).add_callback(told.append)
+    with caplog.at_level(logging.ERROR):
+        thread.call(lambda: sent.finish(0, -1))
+    assert len(told) == 1
+    assert "tried to end the client's own thread" in caplog.text
+    assert thread.call(lambda: "alive") == "alive"
+
+
+def test_client_thread_goes_on_after_whatever_is_raised_on_it(caplog):
+    thread = shared_loop_thread()
+
+    def end():
+        raise SystemExit
+
+    with caplog.at_level(logging.ERROR):
+        thread.loop.call_soon_threadsafe(end)
+        assert thread.call(lambda: "alive") == "alive"
+
+
+def test_callback_of_a_batch_that_is_done_raises_to_whoever_added_it():
+    sent = batch(b"a")
+    sent.finish(0, -1)
+
+    def end(_):
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        RecordDelivery(sent, 0).add_callback(end)
+
+
+def test_callback_that_ends_the_event_loop_of_an_async_producer_ends_it_after_all_are_told():
+    told: list[object] = []
+
+    def end(_):
+        raise SystemExit(3)
+
+    async def main():
+        sent = batch(b"a")
+        AsyncRecordDelivery(sent, 0).add_callback(end)
+        AsyncRecordDelivery(sent, 0).add_callback(told.append)
+        sent.finish(0, -1)
+        told.append("went on")
+        await asyncio.sleep(60)
+
+    with pytest.raises(SystemExit):
+        asyncio.run(main())
+    assert len(told) == 2
+
+
+def test_error_of_a_batch_is_raised_anew_for_each_of_its_records():
+    sent = batch(b"a", b"b")
+    cause = OSError("why")
+    sent.finish(error=MessageTooLarge("large", topic="t", partition=3, hint="smaller"))
+    assert sent.error is not None
+    sent.error.__cause__ = cause
+    many = ManyDelivery(2, [([0, 1], sent)])
+    raised = [each.exception() for each in (RecordDelivery(sent, 0), RecordDelivery(sent, 1), many, many)]
+    assert len({id(error) for error in raised}) == 4
+    for error in raised:
+        assert type(error) is MessageTooLarge
+        assert (str(error), error.topic, error.partition, error.hint) == ("large", "t", 3, "smaller")
+        assert error.__cause__ is cause
+    depths = [len(traceback.extract_tb(error.__traceback__)) for error in raised if error is not None]
+    assert max(depths) <= 5, "an exception holds the places of its own raising and no others"
+    assert sent.error.__traceback__ is None
 
 
 async def test_awaited_delivery_survives_that_one_of_its_waiters_is_cancelled():
