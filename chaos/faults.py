@@ -33,6 +33,8 @@ class Kind(StrEnum):
     """Nothing passes between the victims and anybody else."""
     LOSE_ANSWERS = "lose-answers"
     """Clients' requests arrive and are done, and the answers are lost with their connections."""
+    LATE_ANSWERS = "late-answers"
+    """Answers to clients are held back, then the victim sleeps: when both end, its answers come after its successor's."""
     SLOW = "slow"
     """Everything on the way to the victims takes longer."""
     DISK_FULL = "disk-full"
@@ -84,7 +86,18 @@ BROKER_ROLES_OF_ONE = frozenset({Role.LEADER, Role.FOLLOWER, Role.CONTROLLER, Ro
 TOPIC_KINDS = frozenset({Kind.MIN_INSYNC, Kind.REASSIGN})
 """Done to the topic by an admin; no node suffers."""
 
-SILENT = frozenset({Kind.PAUSE, Kind.CUT, Kind.CUT_FROM, Kind.CUT_TO, Kind.ISOLATE, Kind.LOSE_ANSWERS, Kind.DISK_FULL})
+SILENT = frozenset(
+    {
+        Kind.PAUSE,
+        Kind.CUT,
+        Kind.CUT_FROM,
+        Kind.CUT_TO,
+        Kind.ISOLATE,
+        Kind.LOSE_ANSWERS,
+        Kind.LATE_ANSWERS,
+        Kind.DISK_FULL,
+    }
+)
 """Faults that others learn of by waiting: no connection closes."""
 
 

@@ -16,7 +16,7 @@ from ottla.chaos.watcher import View, Watcher
 from ottla.wire.errors import OttlaError
 
 ALONE_S = 0.15
-"""How long the others stand still before a leader is killed ahead of them."""
+"""How long the others stand still before a leader is killed ahead of them, or clients hear nothing before it sleeps."""
 
 POSTPONED_S = 5.0
 """So long a fault is put off whose victims suffer already, or which has none at the moment. Its end is not put off."""
@@ -53,6 +53,7 @@ class Nemesis:
         self._topic = topic
         self._replication = replication
         self._busy: set[str] = set()
+        self._lasting: dict[str, Event] = {}
 
     def run(self, steps: Sequence[Step], stop: threading.Event) -> None:
         """Begin and end every step in its time; returns when the last has ended, or soon after ``stop``."""
@@ -86,6 +87,8 @@ class Nemesis:
                 act()
             except (NotOffered, OttlaError, OSError) as error:
                 self.failures.append(f"a fault could not be ended: {error}")
+        # Whoever stopped us ends them.
+        self.events += [event._replace(until=time.monotonic()) for event in self._lasting.values()]
 
     def _begin(self, step: Step) -> Undo:
         """Do a fault, and give back what ends it; _NotNow if it has to wait."""
@@ -115,13 +118,15 @@ class Nemesis:
             f"{fault.kind} {', '.join(victims)}" + (f" and {', '.join(peers)}" if peers else "") + f" ({fault.victim})"
         )
 
+        self._lasting[what] = Event(now, "fault", what, None, tuple(touched))
+
         def end() -> None:
             try:
                 undo()
             finally:
                 over = time.monotonic()
                 self._busy.difference_update(touched)
-                self.events.append(Event(now, "fault", what, over, tuple(touched)))
+                self.events.append(self._lasting.pop(what)._replace(until=over))
                 noticed = now + grace_s(fault.kind, self._target.session_s)
                 if step.progress and whole and noticed < over:
                     self.expectations.append(Expectation(noticed, over, self._partitions, 1, what))
@@ -171,6 +176,8 @@ class Nemesis:
             return self._each(victims, target.pause, target.resume)
         if fault.kind is Kind.LOSE_ANSWERS:
             return self._each(victims, target.lose_answers, target.answer_again)
+        if fault.kind is Kind.LATE_ANSWERS:
+            return self._answer_late(victims)
         if fault.kind is Kind.SLOW:
             return self._each(victims, lambda node: target.slow(node, SLOW_S), lambda node: target.slow(node, 0.0))
         if fault.kind is Kind.CLOCK:
@@ -194,6 +201,20 @@ class Nemesis:
 
         return end
 
+    def _answer_late(self, victims: list[str]) -> Undo:
+        """It serves for a moment while its answers wait on the way, so that there is something in them."""
+        free = self._each(
+            victims, lambda node: self._target.block(node, CLIENTS), lambda node: self._target.unblock(node, CLIENTS)
+        )
+        time.sleep(ALONE_S)
+        resume = self._each(victims, self._target.pause, self._target.resume)
+
+        def end() -> None:
+            free()
+            resume()
+
+        return end
+
     def _kill_ahead(self, victims: list[str]) -> Undo:
         others = [node for node in self._target.brokers() if node not in victims and node not in self._busy]
         resume = self._each(others, self._target.pause, self._target.resume)
@@ -211,8 +232,7 @@ class Nemesis:
                 if not self._target.running(node):
                     self._target.start(node)
 
-        for node in (victim, *others):
-            self._target.kill(node)
+        self._target.kill_together([victim, *others])
         self._target.wipe(victim)
         self._target.start(victim)
         return end

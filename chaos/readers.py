@@ -14,8 +14,8 @@ from ottla.client.records import FetchedBatch
 from ottla.wire.errors import OttlaError
 
 FINAL_READ_S = 120.0
-SESSION_RECORDS = 5_000
-"""After so many records a reader closes its consumer and goes on with a new one, as a restarted program does."""
+SESSION_RECORDS = (12_000, 4_000, 20_000)
+"""After so many records, in turn, a reader closes its consumer and goes on with a new one, as a restarted program does."""
 
 LOOK_EVERY_MS = 500
 """How often a reader asks who leads, whatever else happens: it reads from a new leader while the old one owes answers."""
@@ -63,10 +63,10 @@ class Reader:
 
     def _one_session(self, number: int) -> None:
         """A new consumer that goes on where the last one ended."""
-        read = 0
+        read, most = 0, SESSION_RECORDS[number % len(SESSION_RECORDS)]
         self.sessions.append(Session(self.name, number, time.monotonic(), dict(self.positions)))
         with self._open(number) as consumer:
-            while not self._stop.is_set() and read < SESSION_RECORDS:
+            while not self._stop.is_set() and read < most:
                 try:
                     batches = consumer.poll_batches(timeout=0.5)
                 except OttlaError as error:

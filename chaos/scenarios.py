@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from ottla.chaos.faults import Fault, Kind, Role, Step
-from ottla.chaos.schedule import Pattern, grace_s, late_s, random_steps, repeated
+from ottla.chaos.schedule import Pattern, alone_s, grace_s, late_s, random_steps, repeated
 
 AFTER_S = 4.0
 """How long a fault goes on after the cluster should have dealt with it, to see that it did."""
@@ -89,20 +89,24 @@ def _all_of_zookeeper(number: int, chance: Random) -> list[tuple[float, float, F
     return [(0.0, 10.0, Fault(Kind.KILL, Role.ZOOKEEPER_ALL))]
 
 
-def _answer_late(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
-    return [(0.0, late_s(1.0, chance), Fault(Kind.PAUSE, Role.LEADER, pick=number))]
+def _timed(name: str, what: str, fault: Fault, lasts_s: Callable[[float, Random], float]) -> Scenario:
+    """A scenario that repeats one fault, each time as long as ``lasts_s(session_s, chance)`` says."""
 
+    def steps(seconds: float, seed: int, offered: Collection[Kind], session_s: float) -> list[Step]:
+        def one_round(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
+            return [(0.0, lasts_s(session_s, chance), Fault(fault.kind, fault.victim, pick=number))]
 
-def _wipe_and_start_first(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
-    return [(0.0, chance.uniform(1.5, 2.5), Fault(Kind.WIPE, Role.LEADER, pick=number))]
+        return repeated(one_round, seconds, seed)
+
+    return Scenario(name, what, steps, frozenset({fault.kind}))
 
 
 def _lower_while_alone(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
     """A leader is alone, then acknowledges alone, and dies; those who left before that come back without it."""
     return [
-        (0.0, 3.0, Fault(Kind.KILL, Role.FOLLOWERS, pick=number)),
-        (0.5, 4.5, Fault(Kind.MIN_INSYNC, Role.TOPIC)),
-        (2.0, 3.0, Fault(Kind.KILL, Role.LEADER, pick=number)),
+        (0.0, 4.0, Fault(Kind.KILL, Role.FOLLOWERS, pick=number)),
+        (0.5, 5.5, Fault(Kind.MIN_INSYNC, Role.TOPIC)),  # the controller may be among the dead
+        (3.0, 3.0, Fault(Kind.KILL, Role.LEADER, pick=number)),
     ]
 
 
@@ -159,19 +163,17 @@ SCENARIOS: dict[str, Scenario] = {
             _all_of_zookeeper,
             Kind.KILL,
         ),
-        _rounds(
+        _timed(
             "late-answers",
-            "a leader sleeps a little longer than its session, and then answers",
-            _answer_late,
-            Kind.PAUSE,
-            stretched=True,
+            "a leader sleeps a little longer than its session, and its last answers arrive when it wakes up",
+            Fault(Kind.LATE_ANSWERS, Role.LEADER),
+            late_s,
         ),
-        _rounds(
+        _timed(
             "wiped-disk",
             "all die, and a leader comes back first with an empty disk",
-            _wipe_and_start_first,
-            Kind.WIPE,
-            stretched=True,
+            Fault(Kind.WIPE, Role.LEADER),
+            alone_s,
         ),
         _rounds(
             "min-insync-lowered",

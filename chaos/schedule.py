@@ -81,6 +81,7 @@ _MENU: tuple[tuple[Kind, Role, Role | None], ...] = (
     (Kind.ISOLATE, Role.LEADER, None),
     (Kind.ISOLATE, Role.CONTROLLER, None),
     (Kind.LOSE_ANSWERS, Role.LEADER, None),
+    (Kind.LATE_ANSWERS, Role.LEADER, None),
     (Kind.SLOW, Role.FOLLOWER, None),
     (Kind.SLOW, Role.LEADER, None),
     (Kind.DISK_FULL, Role.LEADER, None),
@@ -121,8 +122,8 @@ def _lasts_s(kind: Kind, session_s: float, chance: random.Random) -> float:
     if kind in (Kind.RESTART, Kind.LOSE_ANSWERS):
         return chance.uniform(0.5, 2.0)
     if kind is Kind.WIPE:
-        return session_s + chance.uniform(1.0, 3.0)  # the others count as dead when they come back
-    if kind is Kind.PAUSE and chance.random() < 0.5:
+        return alone_s(session_s, chance)
+    if kind is Kind.LATE_ANSWERS or (kind is Kind.PAUSE and chance.random() < 0.5):
         return late_s(session_s, chance)
     return chance.choice(
         (chance.uniform(0.2, 2.0), session_s * chance.uniform(1.0, 2.0), grace_s(kind, session_s) + 3.0)
@@ -130,8 +131,13 @@ def _lasts_s(kind: Kind, session_s: float, chance: random.Random) -> float:
 
 
 def late_s(session_s: float, chance: random.Random) -> float:
-    """A little longer than a session: another leads, and clients still wait for answers of the one that wakes up."""
-    return session_s * chance.uniform(1.1, 1.8)
+    """Longer than a session takes to end: another leads, and consumers still wait for answers of the one that wakes up."""
+    return session_s * 1.5 + chance.uniform(1.5, 2.0)
+
+
+def alone_s(session_s: float, chance: random.Random) -> float:
+    """Until everybody else counts as dead, and who came back alone is the controller and has had time to lead."""
+    return session_s * 1.5 + chance.uniform(3.0, 4.0)
 
 
 def ends(steps: Iterable[Step]) -> float:

@@ -21,7 +21,7 @@ from ottla.wire.errors import InvalidRecord, MessageTooLarge, OttlaError, Record
 KEYS = 12
 """All producers share them: enough that every partition has some, and that all must agree on where each belongs."""
 
-IN_FLIGHT = 16
+IN_FLIGHT = 32
 """Records of one key under way. A partition that stands still stops its own keys and no others."""
 
 CERTAIN = (MessageTooLarge, RecordListTooLarge, InvalidRecord)
@@ -44,7 +44,7 @@ class Habits(NamedTuple):
     linger_ms: float = 0
 
 
-PATIENT_MS, HASTY_MS = 90_000, 1_500
+PATIENT_MS, HASTY_MS = 90_000, 1_000
 """Hasty producers give batches up in almost any fault; what they send next must still stand behind what they sent before."""
 
 VARIED = tuple(

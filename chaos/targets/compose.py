@@ -29,7 +29,7 @@ resource.prlimit(1, resource.RLIMIT_FSIZE, (int(sys.argv[1]) if sys.argv[1:] els
 """
 """Sets how large a file of the container's first process may get: to so many bytes, or to as many as it may have."""
 
-_CUTS = (Kind.CUT, Kind.CUT_FROM, Kind.CUT_TO, Kind.ISOLATE)
+_CUTS = (Kind.CUT, Kind.CUT_FROM, Kind.CUT_TO, Kind.ISOLATE, Kind.LATE_ANSWERS)
 
 
 class ComposeTarget(Target):

@@ -4,7 +4,7 @@ import contextlib
 import resource
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
@@ -94,6 +94,11 @@ class LocalTarget(Target):
         else:
             self.links.to[broker_id(node)].refuse()  # nobody listens on a dead broker's port, and others go by that
             self._cluster.kill(broker_id(node))
+
+    def kill_together(self, nodes: Sequence[str]) -> None:
+        for node in nodes:
+            self.pause(node)
+        super().kill_together(nodes)
 
     def stop(self, node: str) -> None:
         try:

@@ -1,7 +1,7 @@
 """The interface of all targets. Nodes have the names of the compose services: broker0, zookeeper2, and ``clients``."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 
 from ottla.chaos.faults import CLIENTS, Kind, NotOffered
@@ -62,6 +62,11 @@ class Target(ABC):
 
     @abstractmethod
     def kill(self, node: str) -> None: ...
+
+    def kill_together(self, nodes: Sequence[str]) -> None:
+        """So quickly that none of them acts on the death of another, if that can be done."""
+        for node in nodes:
+            self.kill(node)
 
     @abstractmethod
     def stop(self, node: str) -> None:

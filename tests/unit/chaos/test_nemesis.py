@@ -37,8 +37,8 @@ class Diary:
         return "zookeeper1"
 
     def running(self, node: str) -> bool:
-        fates = [what for what, *whom in self.done if what in ("kill", "start") and whom == [node]]
-        return fates[-1:] != ["kill"]
+        fates = [what for what, *whom in self.done if what.startswith(("kill", "start")) and node in whom[0]]
+        return not fates or fates[-1] == "start"
 
     def skew_clock(self, node: str, seconds: float) -> None:
         raise NotOffered("no clock")
@@ -155,7 +155,7 @@ def test_fault_waits_for_its_victim_to_recover() -> None:
 def test_disk_is_wiped_when_all_are_dead_and_its_broker_is_first_to_come_back() -> None:
     nemesis, diary = run(Fault(Kind.WIPE, Role.LEADER, pick=1))
     assert diary.done == [
-        *(("kill", node) for node in ("broker1", "broker0", "broker2")),
+        ("kill_together", "['broker1', 'broker0', 'broker2']"),
         ("wipe", "broker1"),
         ("start", "broker1"),
         ("start", "broker0"),
@@ -237,6 +237,18 @@ def test_progress_is_expected_after_the_grace_if_everything_was_whole_before(mon
     missing = VIEW._replace(partitions=(VIEW.partitions[0]._replace(isr=(0, 1)), VIEW.partitions[1]))
     not_whole, _ = run(Fault(Kind.KILL, Role.LEADER), lasts_s=0.2, view=missing)
     assert not_whole.expectations == []
+
+
+def test_fault_that_lasts_when_the_schedule_is_stopped_is_told() -> None:
+    diary = Diary()
+    nemesis = Nemesis(cast(Target, diary), cast(Watcher, SimpleNamespace(view=VIEW)), partitions=2)
+    stop = threading.Event()
+    threading.Timer(0.05, stop.set).start()
+    nemesis.run([Step(0.0, 60.0, Fault(Kind.KILL, Role.LEADER), True)], stop)
+    [event] = nemesis.events
+    assert event.what == "kill broker0 (leader)"
+    assert event.until is not None
+    assert nemesis.expectations == []
 
 
 def test_schedule_that_is_stopped_begins_nothing_more() -> None:
