@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from ottla.wire.control import TopicConfig, UpdateMetadataRequest
-from ottla.wire.errors import UnknownTopicOrPartition
+from ottla.wire.errors import InvalidRequest, UnknownTopicOrPartition
 from ottla.wire.messages import BrokerEndpoint, ListenerAddress
 from ottla.wire.names import NO_EPOCH, NO_LEADER
 from ottla.wire.requests import MetadataResponse, PartitionMetadata, TopicMetadata
@@ -16,7 +18,7 @@ class ClusterView:
         self.cluster_id = cluster_id
         self.controller = -1
         self.known = False
-        """Whether the controller has told this broker everything: not before it has spoken, nor between two pieces."""
+        """Whether the controller has ever told this broker everything."""
         self.version = (0, 0)
         """How new this is: controller epoch and the controller's count of changes."""
         self.brokers: dict[int, BrokerEndpoint] = {}
@@ -25,8 +27,16 @@ class ClusterView:
         """Where clients find them, by listener; made when somebody asks."""
         self._topics: dict[str, TopicMetadata] = {}
         self._versions: dict[tuple[str, int], int] = {}
+        self._pieces: list[UpdateMetadataRequest] = []
+        """Of everything, while it is being told: until the last piece has come, what was known before stands."""
+        self._taken = (-1, -1)
+        """Controller epoch and number of the last piece that completed it."""
 
     def update(self, request: UpdateMetadataRequest) -> None:
+        if request.full:
+            if not self._collect(request) or request.more:
+                return
+            request = self._take_whole()
         self.controller = request.controller_id
         self.brokers = {broker.id: broker for broker in request.brokers}
         self._found_through.clear()
@@ -48,10 +58,35 @@ class ClusterView:
             self._set(topic_metadata, PartitionMetadata(
                 state.partition, state.leader, state.leader_epoch, state.replicas, state.isr
             ))  # fmt: skip
-        self.known = request.complete
-        if request.complete:
+        self.known = self.known or request.full
+        if not request.more:
             # An order may be written before another one and told after it: what came since has not become older by that.
             self.version = max(self.version, (request.controller_epoch, request.version))
+
+    def _collect(self, request: UpdateMetadataRequest) -> bool:
+        """Keep a piece; False if it is the last one of those that were taken already, again because its answer was lost.
+
+        Any other may come again too. The first one begins anew: perhaps of the next controller.
+        """
+        if request.piece > len(self._pieces):
+            if (request.controller_epoch, request.piece) == self._taken:
+                return False
+            raise InvalidRequest(f"piece {request.piece} of the metadata, where {len(self._pieces)} comes next")
+        del self._pieces[request.piece :]
+        self._pieces.append(request)
+        return True
+
+    def _take_whole(self) -> UpdateMetadataRequest:
+        pieces, self._pieces = self._pieces, []
+        self._taken = (pieces[-1].controller_epoch, pieces[-1].piece)
+        if len(pieces) == 1:
+            return pieces[0]
+        return replace(
+            pieces[-1],
+            topics=[topic for piece in pieces for topic in piece.topics],
+            partitions=[state for piece in pieces for state in piece.partitions],
+            deleted=[name for piece in pieces for name in piece.deleted],
+        )
 
     def endpoint(self, broker_id: int) -> BrokerEndpoint | None:
         return self.brokers.get(broker_id)

@@ -54,7 +54,10 @@ class BrokerConfig:
         "http://127.0.0.1:8092", "where health and metrics are served; port 0 takes a free one"
     )
     broker_rack: str = setting("", "the rack this broker stands in")
-    log_dirs: str = setting("/tmp/ottla-logs", "folders for the data, separated by commas")
+    log_dirs: str = setting(
+        "~/.local/share/ottla/logs",
+        "folders for the data, separated by commas; ~ is the home of the user that the broker runs as",
+    )
     log_segment_bytes: int = setting(1024**3, "a segment of a log is at most this large")
     log_roll_ms: int = setting(7 * 24 * 3600 * 1000, "a segment of a log spans at most this time")
     log_retention_ms: int = setting(7 * 24 * 3600 * 1000, "records older than this may be deleted; -1 keeps them")
@@ -83,6 +86,10 @@ class BrokerConfig:
     )
     socket_request_max_bytes: int = setting(100 * 1024 * 1024, "the longest request")
     queued_max_request_bytes: int = setting(512 * 1024 * 1024, "memory for requests that have arrived in part")
+    queued_max_response_bytes: int = setting(
+        512 * 1024 * 1024,
+        "memory for answers that clients have not read yet; beyond it those that have not read for longest are cut off",
+    )
     socket_busy_poll_us: int = setting(200, "how long to stay awake after traffic, in microseconds; 0 sleeps at once")
     max_connections: int = setting(10_000, "how many connections may be open")
     max_connections_per_ip: int = setting(5_000, "how many connections may be open from one address")
@@ -112,7 +119,10 @@ class BrokerConfig:
         )
         retries = self.controlled_shutdown_max_retries
         _require(retries >= 0, "controlled.shutdown.max.retries", retries, "0 or more")
-        for name in ("log_segment_bytes", "message_max_bytes", "min_insync_replicas", "socket_request_max_bytes"):
+        for name in (
+            "log_segment_bytes", "message_max_bytes", "min_insync_replicas", "socket_request_max_bytes",
+            "queued_max_response_bytes",
+        ):  # fmt: skip
             _require(getattr(self, name) > 0, property_name(name), getattr(self, name), "a positive number")
         busy = self.socket_busy_poll_us
         _require(0 <= busy <= BUSY_POLL_MAX_US, "socket.busy.poll.us", busy, f"0 to {BUSY_POLL_MAX_US}")
@@ -121,7 +131,10 @@ class BrokerConfig:
 
     @property
     def data_folders(self) -> list[Path]:
-        return [Path(part.strip()) for part in self.log_dirs.split(",") if part.strip()]
+        try:
+            return [Path(part.strip()).expanduser() for part in self.log_dirs.split(",") if part.strip()]
+        except RuntimeError as error:
+            raise ConfigError(f"log.dirs={self.log_dirs} cannot be found: {error}", hint="give a path from /") from None
 
     def all_listeners(self) -> Listeners:
         return parse_listeners(
@@ -135,6 +148,7 @@ class BrokerConfig:
         return Limits(
             frame_max=self.socket_request_max_bytes,
             pending_frames_bytes=self.queued_max_request_bytes,
+            unsent_bytes=self.queued_max_response_bytes,
             connections=self.max_connections,
             connections_per_ip=self.max_connections_per_ip,
             idle_s=self.connections_max_idle_ms / 1000,

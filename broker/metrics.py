@@ -53,6 +53,7 @@ class Metrics(Collector):
         self.refused_connections = Gauge(
             "ottla_refused_connections", "Connections cut for their behaviour", registry=registry
         )
+        self.unsent = Gauge("ottla_unsent_bytes", "Memory of answers that clients have not read yet", registry=registry)
         self.purgatory = Gauge("ottla_purgatory_size", "Requests that wait", ["kind"], registry=registry)
         self.is_controller = Gauge(
             "ottla_active_controller", "1 on the broker that is the controller", registry=registry

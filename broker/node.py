@@ -272,6 +272,7 @@ class Node:
         metrics = self._metrics
         metrics.connections.set(len(server.connections))
         metrics.refused_connections.set(server.refused)
+        metrics.unsent.set(server.unsent_memory())
         metrics.purgatory.labels("fetch").set(self._waiting.replica_fetches.size + self._waiting.consumer_fetches.size)
         metrics.purgatory.labels("produce").set(self._waiting.acks.size)
         metrics.replicas.set(len(partitions))

@@ -61,8 +61,8 @@ class ProducerBatch:
 
     __slots__ = (
         "_halves", "_waiters", "append_time_ms", "attempts", "base_offset", "base_sequence", "deadline", "done", "error",
-        "headers", "keys", "line", "not_before", "number", "opened_at", "receipt", "size", "timestamps", "travels",
-        "unsure", "values", "where",
+        "headers", "keys", "last_error", "line", "not_before", "number", "opened_at", "receipt", "size", "timestamps",
+        "travels", "unsure", "values", "where",
     )  # fmt: skip
 
     def __init__(self, where: TopicPartition, opened_at: float, deadline: float) -> None:
@@ -72,6 +72,8 @@ class ProducerBatch:
         self.deadline = deadline
         self.not_before = 0.0
         self.attempts = 0
+        self.last_error: OttlaError | None = None
+        """Why it has to be sent again."""
         self.travels = False
         self.unsure = False
         """It was sent, and no answer told that it is not stored."""

@@ -175,6 +175,7 @@ class Fates:
             return
         backoff_ms = min(self._config.retry_backoff_ms * 2**batch.attempts, self._config.retry_backoff_max_ms)
         batch.attempts += 1
+        batch.last_error = error
         batch.not_before = now + backoff_ms / 1000
         self._accumulator.put_back(batch)
         if refresh:
@@ -191,7 +192,8 @@ class Fates:
         """Give up what still waits to be sent when its delivery time is over."""
         for batch in self._accumulator.expired(time.monotonic()):
             known = batch.where.topic in self._cluster.topics
-            self.too_late(batch, "its leader could not be reached" if known else "the topic does not exist")
+            unreached = "its leader could not be reached" if known else "the topic does not exist"
+            self.too_late(batch, str(batch.last_error or unreached))
 
     def too_late(self, batch: ProducerBatch, why: str) -> None:
         """The delivery time of a batch is over."""

@@ -6,6 +6,7 @@ they are gone once the handler has returned.
 """
 
 import asyncio
+import mmap
 import socket
 import time
 from collections import deque
@@ -29,6 +30,9 @@ from ottla.wire.framing import FRAME_MAX, BufferPool, FrameReader
 _GONE = (7, 8)
 """TCP_CLOSE and TCP_CLOSE_WAIT: the peer has reset the connection, or says nothing more."""
 
+TELL_BYTES = 16 * 1024
+"""A connection tells its server what it holds for its peer whenever it is so much more than at the last time."""
+
 Handler = Callable[[dialect.IncomingRequest, "Connection"], "Reply | Later | asyncio.Future[Reply] | None"]
 
 
@@ -42,7 +46,10 @@ class Limits:
     connections: int = 10_000
     connections_per_ip: int = 5_000
     requests_in_flight: int = 256  # of one connection; then it is not read any more
-    write_buffer_high: int = 4 * 1024 * 1024
+    write_buffer_high: int = (
+        4 * 1024 * 1024
+    )  # answers that one peer has not taken; then it gets no more, and is not read
+    unsent_bytes: int = 512 * 1024 * 1024  # memory for answers that peers have not taken, of all connections together
     first_frame_s: float = 10.0  # a connection that has said nothing sensible by then is closed
     frame_s: float = 30.0  # from a frame's first byte to its last
     write_stall_s: float = 60.0  # answers that nobody reads
@@ -60,6 +67,7 @@ class Host(Protocol):
     def admit(self, connection: "Connection") -> bool: ...
     def forget(self, connection: "Connection") -> None: ...
     def complain(self, connection: "Connection", why: str) -> None: ...
+    def put_out(self, count: int) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -82,6 +90,9 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_began_at: float | None = None
         self._stalled_at: float | None = None
         self._unsent = 0
+        self._held = 0
+        self._memory = 0
+        self._untold = 0
         self._refused: str | None = None
         self.peer = "?"
         self.ip = "?"
@@ -116,9 +127,11 @@ class Connection(asyncio.BufferedProtocol):
         self._reader.received(nbytes)
         self._heard_at = time.monotonic()
         self._turn.begin()
-        self._work()
-        self._reader.keep()
-        self._turn.end()
+        try:
+            self._work()
+            self._reader.keep()
+        finally:
+            self._turn.end()  # or no turn of any connection would end any more
         self._busy.active(nbytes)
 
     def pause_writing(self) -> None:
@@ -127,6 +140,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._stalled_at = None
+        self._try_head_again()
         self._work()
 
     # --- requests ----------------------------------------------------------------------------------------------------
@@ -150,7 +164,8 @@ class Connection(asyncio.BufferedProtocol):
                     self._flush()  # the transport says pause if the peer does not take it
         except RemoteProtocolError as error:
             self._refused = str(error)
-        self._working = False
+        finally:
+            self._working = False
         if self._out:
             self._flush()
         if self._refused is not None:
@@ -160,7 +175,7 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_began_at = None
         elif self._frame_began_at is None:
             self._frame_began_at = self._heard_at
-        if self._read_paused or self._stalled_at is not None or len(self._answers) >= self._limits.requests_in_flight:
+        if self._read_paused or self._owes_much():
             self._adjust_reading()
 
     def _handle(self, frame: memoryview) -> None:
@@ -180,6 +195,7 @@ class Connection(asyncio.BufferedProtocol):
     def _answer(self, pieces: list[Buffer]) -> None:
         if self._answers:
             self._answers.append(pieces)  # Invariant: answers leave in the order of their requests
+            self._held += _memory_of(pieces)
         else:
             self._put_out(pieces)
 
@@ -200,19 +216,47 @@ class Connection(asyncio.BufferedProtocol):
                 if later.reply is None:
                     break
                 head = _encode(request, later.reply)
+            elif self._held:
+                self._held -= _memory_of(head)
             self._put_out(head)
             answers.popleft()
+        if answers:
+            self._try_head_again()
         if self._out and not self._working:
             self._flush()
             if self._read_paused or self._reader.partial:
                 self._turn.begin()
-                self._work()
-                self._turn.end()
+                try:
+                    self._work()
+                finally:
+                    self._turn.end()
+
+    def takes(self, later: Later) -> bool:
+        """Whether an answer would leave now. If not, there is no hurry to make it: ``later`` is tried again when it would.
+
+        A fetch that waits is read only then, or a peer that does not read could fill the memory with what it waits for.
+        """
+        if self._stalled_at is None and self._answers:
+            head = self._answers[0]
+            if isinstance(head, tuple) and head[1] is later:
+                return True
+        later.held_back = True
+        return False
+
+    def _try_head_again(self) -> None:
+        """The peer takes answers again, or those before are gone: the next one may have been held back for that."""
+        head = self._answers[0] if self._answers else None
+        if isinstance(head, tuple) and head[1].held_back:
+            head[1].held_back = False
+            head[1].try_again()
 
     def _put_out(self, pieces: list[Buffer]) -> None:
         self._out += pieces
         for piece in pieces:
             self._unsent += len(piece)
+        memory = _memory_of(pieces)
+        self._memory += memory
+        self._untold += memory
 
     def _flush(self) -> None:
         """Give the socket what was put out."""
@@ -223,11 +267,23 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(out[0])
         else:
             self._transport.writelines(cast("list[bytes]", out))
+        if self._untold > TELL_BYTES:
+            untold, self._untold = self._untold, 0
+            self._host.put_out(untold)
 
     # --- limits ------------------------------------------------------------------------------------------------------
 
+    def _owes_much(self) -> bool:
+        """Whether the peer has so many answers to wait for, or to take, that it must not ask for more."""
+        limits = self._limits
+        return (
+            self._stalled_at is not None
+            or len(self._answers) >= limits.requests_in_flight
+            or self._held > limits.write_buffer_high
+        )
+
     def _saturated(self) -> bool:
-        if self._stalled_at is not None or len(self._answers) >= self._limits.requests_in_flight:
+        if self._owes_much():
             return True
         return self._transport is None or self._transport.is_closing()
 
@@ -242,6 +298,20 @@ class Connection(asyncio.BufferedProtocol):
                 self._frame_began_at = time.monotonic()  # it could not go on while we did not read
             self._transport.resume_reading()
         self._read_paused = saturated
+
+    @property
+    def stalled_at(self) -> float | None:
+        """Since when the peer has had more to take than it should; None if it has not."""
+        return self._stalled_at
+
+    def unsent_memory(self) -> int:
+        """How much memory holds answers that the peer has not taken; slices of mapped files need none."""
+        if self._transport is None:
+            return 0
+        unsent = self._transport.get_write_buffer_size() + self._unsent
+        if not unsent:
+            self._memory = 0
+        return min(self._memory, unsent) + self._held
 
     def overdue(self, now: float) -> str | None:
         """Why this connection should be cut now, if it should."""
@@ -281,6 +351,15 @@ class Connection(asyncio.BufferedProtocol):
         """Hang up now."""
         if self._transport is not None:
             self._transport.abort()
+
+
+def _memory_of(pieces: list[Buffer]) -> int:
+    """The bytes that are in this process's own memory."""
+    memory = 0
+    for piece in pieces:
+        if not (isinstance(piece, memoryview) and isinstance(piece.obj, mmap.mmap)):
+            memory += len(piece)
+    return memory
 
 
 def _encode(request: dialect.IncomingRequest, reply: Reply) -> list[Buffer]:

@@ -27,11 +27,13 @@ class Later:
     A future would do as well, but it costs a turn of the event loop and a dozen calls more: half of an acks=all.
     """
 
-    __slots__ = ("abandoned", "on_given", "reply")
+    __slots__ = ("abandoned", "held_back", "on_given", "reply")
 
     def __init__(self) -> None:
         self.reply: Reply | None = None
         self.abandoned = False
+        self.held_back = False
+        """It could have been given, but the peer has others to take first: it is to be tried again when it has."""
         self.on_given: Callable[[], None] | None = None
 
     @property
@@ -48,6 +50,9 @@ class Later:
     def abandon(self) -> None:
         """The peer has gone: nobody wants the answer any more."""
         self.abandoned = True
+
+    def try_again(self) -> None:
+        """The peer would take the answer now."""
 
 
 class LaterFromFuture(Later):
@@ -87,20 +92,28 @@ class Turn:
 
     def put_off(self, work: Callable[[], None]) -> None:
         self._due[work] = None
-        if not self._depth and not self._scheduled:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._run)
+        if not self._depth:
+            self._schedule()
 
     def begin(self) -> None:
         self._depth += 1
 
     def end(self) -> None:
-        if self._due and self._depth == 1:
-            while self._due:
-                work = next(iter(self._due))
-                del self._due[work]
-                work()
-        self._depth -= 1
+        try:
+            if self._due and self._depth == 1:
+                while self._due:
+                    work = next(iter(self._due))
+                    del self._due[work]
+                    work()
+        finally:
+            self._depth -= 1
+            if self._due and not self._depth:
+                self._schedule()  # work that failed must not keep the rest from being done
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._run)
 
     def _run(self) -> None:
         self._scheduled = False

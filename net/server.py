@@ -20,6 +20,9 @@ COMPLAINTS_PER_SWEEP = 5
 
 BACKLOG = 1024
 
+RECOUNTS = 8
+"""What is unsent is counted when an eighth of what is allowed may have come since the last time."""
+
 
 class Server:
     """Serves one address or more, with one set of limits. ``connections`` are those open now."""
@@ -35,6 +38,7 @@ class Server:
         """Called when the connection of a peer that had proven itself as a broker ends."""
         self._per_ip: Counter[str] = Counter()
         self._complaints = 0
+        self._put_out = 0
         self._empty = asyncio.Event()
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
@@ -93,6 +97,25 @@ class Server:
         if self._complaints <= COMPLAINTS_PER_SWEEP:
             logger.warning("closing a connection peer=%s why=%s", connection.peer, why)
 
+    def unsent_memory(self) -> int:
+        """How much memory holds answers that peers have not taken."""
+        return sum(connection.unsent_memory() for connection in self.connections)
+
+    def put_out(self, count: int) -> None:
+        """Connections have so many bytes more for their peers; if it may be too much, those pay that do not read."""
+        self._put_out += count
+        limit = self.limits.unsent_bytes
+        if self._put_out <= limit:
+            return
+        total = self.unsent_memory()
+        for connection in sorted(self.connections, key=_slowness) if total > limit else ():
+            if total <= limit:
+                break
+            self.complain(connection, f"answers that nobody reads hold {total} bytes; allowed are {limit}")
+            total -= connection.unsent_memory()
+            connection.abort()
+        self._put_out = min(total, limit - limit // RECOUNTS)  # or every answer would be a reason to count
+
     def _sweep(self) -> None:
         now = time.monotonic()
         if self._complaints > COMPLAINTS_PER_SWEEP:
@@ -119,3 +142,10 @@ class _Door:
         self.admit = server.admit
         self.forget = server.forget
         self.complain = server.complain
+        self.put_out = server.put_out
+
+
+def _slowness(connection: Connection) -> tuple[float, int]:
+    """Sorts those first that have not read for longest, then those that hold most."""
+    stalled_at = connection.stalled_at
+    return (stalled_at if stalled_at is not None else float("inf"), -connection.unsent_memory())

@@ -1,5 +1,6 @@
 """Fixtures that all tests share."""
 
+import signal
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
@@ -9,6 +10,11 @@ from hypothesis import HealthCheck, settings
 from ottla.zk.session import ZkSession
 from tests.support.cluster import cluster1 as cluster1
 from tests.support.zookeeper import RunningEnsemble, RunningServer, running_ensemble
+
+# A shell that starts this in the background has it ignore Ctrl-C, and all processes that tests start inherit that: what is
+# tested by sending SIGINT would never end. A handler, unlike what is ignored, is not inherited.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Machines are shared and noisy: how long an example took says nothing about the code.
 settings.register_profile("ottla", deadline=None, suppress_health_check=[HealthCheck.too_slow])

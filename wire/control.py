@@ -86,7 +86,7 @@ class LeaderAndIsrRequest(ControlRequest):
 
 
 class UpdateMetadataRequest(ControlRequest):
-    """What every broker must know of the cluster. ``full`` replaces all that was known before."""
+    """What every broker must know of the cluster. ``full`` replaces all that was known before, once its last piece is there."""
 
     api = Api.UPDATE_METADATA
     response = Done
@@ -97,8 +97,10 @@ class UpdateMetadataRequest(ControlRequest):
     deleted: list[str]
     version: int = 0
     """Counts the changes that this controller told of: with its epoch, the version of what the broker knows then."""
-    complete: bool = True
-    """False: more pieces of the same change follow. Until they have come, the broker tells nobody what it knows."""
+    piece: int = 0
+    """Which piece of a ``full`` one this is; the first begins anew."""
+    more: bool = False
+    """Whether another piece follows: until the last one has come, the broker knows no later version than before."""
 
 
 class ControlledShutdownResponse(Message):

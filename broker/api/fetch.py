@@ -6,7 +6,7 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.metrics import Metrics
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
-from ottla.broker.replication.purgatory import Purgatory
+from ottla.broker.replication.purgatory import Purgatory, Waiting
 from ottla.net.connection import Connection
 from ottla.net.reply import Later, Reply
 from ottla.wire.batch import Buffer
@@ -43,18 +43,31 @@ class FetchHandler:
             return self._for_replicas(request, connection)
         fetch = _Fetch(self._partitions, self._view, request)
         wait_s = min(max(request.max_wait_ms, 0) / 1000, WAIT_MAX_S)
-        if wait_s == 0:
-            fetch.read()  # a glance is enough only for who waits: it reads nothing that could be answered
-        else:
-            fetch.look()
-        if fetch.satisfied or wait_s == 0 or not request.parts:
+        fetch.look()
+        if fetch.satisfied or not request.parts:
             return self._reply(fetch)
-        return self._room.wait(
-            lambda: self._reply(fetch) if fetch.enough() else None,
-            lambda: self._reply_again(fetch),
+        if wait_s == 0:
+            return self._reply_again(fetch)  # a glance has no results
+        waiting = fetch.waiting = self._room.wait(
+            lambda: self._reply_if_enough(fetch, connection),
+            lambda: self._reply_in_time(fetch, connection),
             [(part.topic, part.partition) for part in request.parts],
             wait_s,
         )
+        return waiting
+
+    def _reply_if_enough(self, fetch: "_Fetch", connection: Connection) -> Reply | None:
+        if fetch.waiting is None or not connection.takes(fetch.waiting) or not fetch.enough():
+            return None
+        fetch.waiting = None
+        return self._reply(fetch)
+
+    def _reply_in_time(self, fetch: "_Fetch", connection: Connection) -> Reply:
+        """Time is over. A peer that has not taken what it was given before gets no records: it can ask again."""
+        if fetch.waiting is not None and not connection.takes(fetch.waiting):
+            fetch.may_read = False
+        fetch.waiting = None
+        return self._reply_again(fetch)
 
     def _reply(self, fetch: "_Fetch") -> Reply:
         self._bytes_out.count += fetch.size
@@ -69,7 +82,8 @@ class _Fetch:
     """One fetch request being answered."""
 
     __slots__ = (
-        "_min_bytes", "_partitions", "_request", "_seen", "_view", "attachments", "failed", "results", "size",
+        "_min_bytes", "_partitions", "_request", "_seen", "_view", "attachments", "failed", "may_read", "results", "size",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, partitions: Partitions, view: ClusterView, request: FetchRequest) -> None:
@@ -80,8 +94,10 @@ class _Fetch:
         self._seen: list[tuple[Partition, int, int]] = []
         self.size = 0
         self.failed = False
+        self.may_read = True
         self.results: list[FetchPartResult] = []
         self.attachments: list[Buffer] = []
+        self.waiting: Waiting | None = None
 
     @property
     def satisfied(self) -> bool:
@@ -102,13 +118,13 @@ class _Fetch:
             ):
                 self.read()
                 return
-            seen.append((partition, part.offset, partition.appended_bytes))
+            seen.append((partition, part.offset, self._bytes_before(partition)))
 
     def read(self) -> None:
         """Read anew what there is."""
         self.size, self.failed = 0, False
         self.results, self.attachments, self._seen = [], [], []
-        left = min(max(self._request.max_bytes, 0), ANSWER_MAX)
+        left = min(max(self._request.max_bytes, 0), ANSWER_MAX) if self.may_read else 0
         for part in self._request.parts:
             left -= self._read_part(part, left)
 
@@ -124,11 +140,20 @@ class _Fetch:
         self.read()
         return self.satisfied
 
+    def _bytes_before(self, partition: Partition) -> int:
+        """What ``appended_bytes`` had counted up to the high watermark, at least.
+
+        Records may be there that are not committed yet. How many bytes of them is not known: any of them may be enough.
+        """
+        if partition.high_watermark == partition.log.log_end_offset:
+            return partition.appended_bytes
+        return partition.appended_bytes - self._min_bytes
+
     def _read_part(self, part: FetchPart, left: int) -> int:
         try:
             partition = self._partitions.led(part.topic, part.partition, part.leader_epoch, part.topic_id)
             # The first batch of an answer comes whole, or a batch larger than the limits would block a reader for ever.
-            first = self.size == 0
+            first = self.size == 0 and self.may_read
             most = min(max(part.max_bytes, 0), left)
             views = partition.read(part.offset, most, at_least_one=first) if left > 0 or first else []
         except OttlaError as error:
@@ -136,7 +161,7 @@ class _Fetch:
         size = 0
         for view in views:
             size += len(view)
-        self._seen.append((partition, partition.high_watermark, partition.appended_bytes))
+        self._seen.append((partition, partition.high_watermark, self._bytes_before(partition)))
         self.attachments += views
         self.size += size
         self.results.append(

@@ -34,7 +34,13 @@ from ottla.zk import isr_notifications
 from ottla.zk.election import ControllerTerm
 from ottla.zk.errors import ZkError
 from ottla.zk.membership import fence, live_brokers
-from ottla.zk.metadata import load_topic, load_topics, read_partition_states, write_partition_states
+from ottla.zk.metadata import (
+    PartitionStateChange,
+    load_topic,
+    load_topics,
+    read_partition_states,
+    write_partition_states,
+)
 from ottla.zk.session import ZkSession
 from ottla.zk.topics import delete_topic, write_topic
 from ottla.zk.watches import ChildrenWatch
@@ -271,6 +277,7 @@ class ControlLoop:
                     if isinstance(result, StaleControllerEpoch):
                         raise result
                 told += await self.act(self.state.states_written(action.changes, results))
+                _say_what_is_lost(action.changes)
             elif isinstance(action, WriteTopic):
                 told += await self._write_topic(action)
             elif isinstance(action, RemoveTopic):
@@ -327,3 +334,13 @@ class ControlLoop:
             waiters.discard(gone)
             if not waiters:
                 self._gone.pop(topic, None)
+
+
+def _say_what_is_lost(changes: list[PartitionStateChange]) -> None:
+    for change in changes:
+        if change.state.lost:
+            logger.error(
+                "nobody leads, for brokers that were the last in sync came back without their data partition=%s brokers=%s:"
+                " put the disk back and restart them, or lose what only they had by: ottla partition elect --unclean %s:%d",
+                change.partition, list(change.state.lost), change.partition.topic, change.partition.partition,
+            )  # fmt: skip

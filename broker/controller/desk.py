@@ -10,7 +10,7 @@ from ottla.broker.controller.actions import Action
 from ottla.broker.controller.cluster import Topic
 from ottla.broker.controller.placement import check_assignment, place
 from ottla.broker.controller.state import ControllerState
-from ottla.broker.storage.log_config import parse_topic_config
+from ottla.broker.storage.log_config import plain_topic_config
 from ottla.wire.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -168,9 +168,9 @@ class Desk:
 
         async def put() -> Told:
             self._known(name)
-            parse_topic_config(config)
-            await set_topic_config(self._loop.session, self._loop.term, name, config)
-            return await self._loop.act(self._state.config_changed(name, config))
+            plain = plain_topic_config(config)
+            await set_topic_config(self._loop.session, self._loop.term, name, plain)
+            return await self._loop.act(self._state.config_changed(name, plain))
 
         await self._do(put, timeout_s, f"the settings of topic {name!r} were not changed")
 
@@ -212,15 +212,13 @@ class Desk:
             raise TopicAlreadyExists(f"topic {new.name!r} exists", topic=new.name)
         if new.topic_id:
             self._check_topic_id(new.topic_id)
-        parse_topic_config(new.config)
+        config = plain_topic_config(new.config)
         assignment = self._assignment(new)
         if not topic_id:
             return []
         topic = TopicZnode({partition: tuple(replicas) for partition, replicas in enumerate(assignment)}, topic_id)
         states = self._first_states(topic.partitions)
-        loaded = await create_topic(
-            self._loop.session, self._loop.term, new.name, topic, states=states, config=new.config
-        )
+        loaded = await create_topic(self._loop.session, self._loop.term, new.name, topic, states=states, config=config)
         return await self._loop.act(self._state.topic_created(loaded))
 
     def _check_topic_id(self, topic_id: str) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from ottla.broker.controller.pieces import in_pieces
 from ottla.broker.peers import Identity, Probe, connect_as_broker, probe
 from ottla.net.channel import Channel
 from ottla.net.retry import backoff
@@ -12,6 +13,7 @@ from ottla.wire.errors import (
     ClientTimeout,
     ClusterAuthorizationFailed,
     InvalidRequest,
+    LocalProtocolError,
     OttlaError,
     StaleBrokerEpoch,
     StaleControllerEpoch,
@@ -92,9 +94,18 @@ class Link:
         while True:
             order, obeyed = await self._orders.get()
             try:
-                _settle(obeyed, await self._deliver(order))
+                _settle(obeyed, await self._deliver_all(order))
+            except Exception:  # a link that ended by itself would leave the broker without orders for ever
+                logger.exception("an order was dropped broker=%d api=%s", self._to.id, order.api.name)
             finally:
                 _settle(obeyed, False)
+
+    async def _deliver_all(self, order: ControlRequest) -> bool:
+        """Obeyed if every piece of it was."""
+        for piece in in_pieces(order):
+            if not await self._deliver(piece):
+                return False
+        return True
 
     async def _deliver(self, order: ControlRequest) -> bool:
         """Say it until it is heard; an answer that is an error is an answer."""
@@ -111,6 +122,10 @@ class Link:
                     failed = [TopicPartition(name.topic, name.partition) for name in answer.failed]
                     self._on_failed(self._to.id, self._epoch, failed)
                 return True
+            except LocalProtocolError as error:
+                # It will not become shorter, and those behind it must be told all the same.
+                logger.error("an order cannot be sent broker=%d api=%s error=%s", self._to.id, order.api.name, error)
+                return False
             except OttlaError as error:
                 if isinstance(error, FINAL):
                     logger.warning("an order was refused broker=%d api=%s error=%s", self._to.id, order.api.name, error)

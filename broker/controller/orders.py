@@ -58,9 +58,12 @@ class Orders:
         """Have brokers delete what they hold of a topic."""
         actions: list[Action] = []
         for broker in brokers:
-            if broker in topic.to_delete_on:
-                partitions = [TopicPartition(name, partition) for partition in sorted(topic.held_by(broker))]
-                actions += self.stop(broker, partitions, delete=True)
+            held = sorted(topic.held_by(broker))
+            if (
+                broker not in topic.to_delete_on
+            ):  # what it deleted need not be deleted again, what it gave away may be there
+                held = [partition for partition in held if broker not in topic.replicas[partition]]
+            actions += self.stop(broker, [TopicPartition(name, partition) for partition in held], delete=True)
         return actions
 
     def stop(self, broker: int, partitions: list[TopicPartition], *, delete: bool) -> list[Action]:

@@ -248,7 +248,8 @@ class ControllerState:
                 actions.append(RemoveTopic(name))  # a mark without a topic, or one whose creation never ended
             elif not topic.deleting:
                 topic.deleting = True
-                topic.to_delete_on = {broker for partition in topic.replicas for broker in topic.holders(partition)}
+                # Who gave its replica away and has not deleted it yet is told too, but not waited for: it may never come back.
+                topic.to_delete_on = {broker for replicas in topic.replicas.values() for broker in replicas}
                 actions += self._orders.delete_replicas(name, topic, self.brokers)
         return actions
 

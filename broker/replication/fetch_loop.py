@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
 from ottla.broker.peers import Identity, connect_as_broker
 from ottla.broker.replication.followed import FETCH_WAIT_MS, FollowedPartitions, Rest
@@ -20,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 FETCH_SLACK_S = 2.0
 FIRST_RETRY_S, LAST_RETRY_S = 0.01, 0.5
+
+FLUSH_PATIENCE_S = 0.1
+"""How long all partitions of a leader wait while some are flushed; after that only those wait that are not on disk."""
 
 
 class Fetchers:
@@ -134,9 +138,26 @@ class ReplicaFetcher:
                 rest.cancel()
                 await channel.close()
                 raise ClientTimeout(f"{channel.address} did not answer a fetch", broker=channel.address)
-        unsafe = rest.result()
-        # The next fetch tells the leader what this broker has: for durable logs, only what is on disk.
-        await asyncio.gather(*(self._flusher.durable(p.log, p.log.log_end_offset) for p in unsafe))
+        await self._flush(rest.result())
+
+    async def _flush(self, unsafe: list[Partition]) -> None:
+        """The next fetch tells the leader what this broker has: for durable logs, only what is on disk [I26]."""
+        flushes = {asyncio.ensure_future(self._flushed(partition)): partition for partition in unsafe}
+        if flushes:
+            _, late = await asyncio.wait(flushes, timeout=FLUSH_PATIENCE_S)
+            for flush in late:
+                self._followed.park(flushes[flush])
+                flush.add_done_callback(partial(self._flushed_late, flushes[flush]))
+
+    async def _flushed(self, partition: Partition) -> None:
+        try:
+            await self._flusher.durable(partition.log, partition.log.log_end_offset)
+        except OttlaError as error:
+            self._followed.leave_alone(partition, error)  # it alone: the others are on disk
+
+    def _flushed_late(self, partition: Partition, flush: "asyncio.Future[None]") -> None:
+        if self._followed.follows(partition):
+            self.add(partition)
 
     async def _connected(self) -> Channel:
         if self._channel is None or not self._channel.usable:

@@ -15,7 +15,7 @@ from ottla.broker.replication.partition import Partition
 from ottla.net.channel import Channel
 from ottla.net.exchange import Answer
 from ottla.net.retry import backoff
-from ottla.wire.errors import OttlaError
+from ottla.wire.errors import OttlaError, StorageError
 from ottla.wire.names import NO_EPOCH, TopicPartition
 from ottla.wire.requests import FetchDrop, FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
@@ -29,6 +29,9 @@ NAMES_MAX = 5000
 
 FIRST_PARTITION_RETRY_S, LAST_PARTITION_RETRY_S = 0.005, 0.2
 """How long a partition whose fetch failed is left alone; most often its leader has not heard of it yet, and will at once."""
+
+PARKED_S = 3600.0
+"""How long a partition is left alone of which somebody else says when to go on."""
 
 Rest = asyncio.Future[list[Partition]]
 """Done when fetching must pause: with the partitions that must be on disk first, none if nothing is due, or what went wrong."""
@@ -95,6 +98,14 @@ class FollowedPartitions:
             return
         if not since_last:
             self._begin(channel, identity)
+        if self._to_name:
+            unsafe = self._owing()
+            any_due = len(self._partitions) > len(self._not_before)
+            if unsafe or not (any_due or self._to_drop):
+                if not since_last:
+                    self._named_over = None  # nothing was said over this connection yet
+                rest.set_result(unsafe)
+                return
         parts = self._name_some()
         dropped: tuple[FetchDrop, ...] = ()
         if self._to_drop:
@@ -110,6 +121,16 @@ class FollowedPartitions:
         )
         self.asked_at = time.monotonic()
         channel.call(request, lambda answer: self._answered(answer, channel, rest))
+
+    def _owing(self) -> list[Partition]:
+        """Those that must be on disk before they are named [I26]. One whose disk failed never will be: it is left alone."""
+        owing = [partition for partition in self._to_name.values() if partition.owes_flush]
+        if not owing:
+            return owing
+        for partition in owing:
+            if partition.log.failed:
+                self.leave_alone(partition, StorageError(f"the disk under {partition.where} failed"))
+        return [partition for partition in owing if not partition.log.failed]
 
     def _name_some(self) -> list[FetchPart]:
         """What is to be named, as much as fits into one request."""
@@ -146,18 +167,13 @@ class FollowedPartitions:
         try:
             if isinstance(answer, OttlaError):
                 raise answer
-            unsafe = self._take_all(answer)
-            if unsafe:
-                rest.set_result(unsafe)
-            else:
-                self.ask(channel, rest)
+            self._take_all(answer)
+            self.ask(channel, rest)
         except Exception as error:
             self._named_over = None
             rest.set_exception(error)
 
-    def _take_all(self, answer: Answer) -> list[Partition]:
-        """Those that must be flushed before the leader hears of what they took."""
-        unsafe = []
+    def _take_all(self, answer: Answer) -> None:
         for result, records in zip(cast(FetchResponse, answer.message).parts, answer.attachments, strict=True):
             name = (result.topic, result.partition)
             part = self._named.get(name)
@@ -167,9 +183,6 @@ class FollowedPartitions:
             if result.size or result.error_code or result.diverging_epoch != NO_EPOCH:
                 self._to_name[partition.where] = partition
             self._take(partition, part, result, records)
-            if partition.durable and partition.log.flushed_up_to < partition.log.log_end_offset:
-                unsafe.append(partition)
-        return unsafe
 
     def _take(self, partition: Partition, part: FetchPart, result: FetchPartResult, records: memoryview) -> None:
         try:
@@ -177,7 +190,23 @@ class FollowedPartitions:
             if self._waits:
                 self._waits.pop(partition.where, None)
         except OttlaError as error:
-            logger.info("partition cannot follow partition=%s leader=%d error=%s", partition.where, self._leader, error)
-            waits = self._waits.setdefault(partition.where, backoff(FIRST_PARTITION_RETRY_S, LAST_PARTITION_RETRY_S))
-            self._not_before[partition.where] = time.monotonic() + next(waits)
+            self.leave_alone(partition, error)
+
+    def follows(self, partition: Partition) -> bool:
+        return self._partitions.get(partition.where) is partition
+
+    def park(self, partition: Partition) -> None:
+        """Ask for nothing of this partition until it is added again."""
+        if self.follows(partition):
+            self._not_before[partition.where] = time.monotonic() + PARKED_S
             self._to_name.pop(partition.where, None)
+
+    def leave_alone(self, partition: Partition, why: OttlaError) -> None:
+        """Ask for nothing of this partition for a moment."""
+        where = partition.where
+        if not self.follows(partition):
+            return
+        logger.info("partition cannot follow partition=%s leader=%d error=%s", where, self._leader, why)
+        waits = self._waits.setdefault(where, backoff(FIRST_PARTITION_RETRY_S, LAST_PARTITION_RETRY_S))
+        self._not_before[where] = time.monotonic() + next(waits)
+        self._to_name.pop(where, None)

@@ -83,6 +83,11 @@ class Partition:
         """Up to where this replica itself counts as having the records."""
         return self.log.flushed_up_to if self.durable else self.log.log_end_offset
 
+    @property
+    def owes_flush(self) -> bool:
+        """Whether it has records that do not count yet: a follower must not tell its leader of them [I26]."""
+        return self.log.flushed_up_to < self.log.log_end_offset and self.durable
+
     def apply(self, state: PartitionState, now: float) -> bool:
         """Take a decision of the controller; False if a later one was taken already [I9]: versions only grow."""
         if state.version < self.version or state.leader_epoch < self.leader_epoch:
@@ -229,8 +234,10 @@ class Partition:
         return None
 
     def read_for_replica(self, offset: int, max_bytes: int, *, at_least_one: bool) -> list[memoryview]:
-        """Batches from ``offset`` to the end of the log, committed or not."""
-        return self.log.read(offset, max_bytes, up_to=self.log.log_end_offset, at_least_one=at_least_one)
+        """Batches from ``offset`` to the end of the log, committed or not: what is not may be cut before it was sent."""
+        return self.log.read(
+            offset, max_bytes, up_to=self.log.log_end_offset, at_least_one=at_least_one, stays=self.high_watermark
+        )
 
     # --- following -----------------------------------------------------------------------------------------------------
 

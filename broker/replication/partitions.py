@@ -12,7 +12,7 @@ from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig, parse_topic_config
 from ottla.broker.storage.log_dir import LogDir
 from ottla.wire.control import PartitionState, StopReplicaPart, TopicConfig
-from ottla.wire.errors import InconsistentTopicId, OttlaError, StorageError, UnknownTopicOrPartition
+from ottla.wire.errors import InconsistentTopicId, OttlaError, StaleBrokerEpoch, StorageError, UnknownTopicOrPartition
 from ottla.wire.names import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ class Partitions:
         self._on_role = on_role
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._configs: dict[str, TopicRules] = {}
+        self._step_downs = 0
         self._changing = asyncio.Lock()  # one control request at a time: each may wait for the disk in the middle
 
     def __iter__(self) -> Iterator[Partition]:
@@ -91,10 +92,13 @@ class Partitions:
     ) -> dict[TopicPartition, OttlaError]:
         """Lead or follow these; for each that could not be taken on, why."""
         failed: dict[TopicPartition, OttlaError] = {}
+        step_downs = self._step_downs
         async with self._changing:
+            self._check_not_fenced_since(step_downs)
             self.configure(topics)
             missing = [state for state in states if (state.topic, state.partition) not in self._partitions]
             made = await asyncio.to_thread(self._open_logs, missing) if missing else {}
+            self._check_not_fenced_since(step_downs)
             for state in states:
                 where = TopicPartition(state.topic, state.partition)
                 try:
@@ -118,14 +122,14 @@ class Partitions:
 
     def configure(self, topics: Iterable[TopicConfig]) -> None:
         """Take new topic settings, and put them into force where the topic is."""
+        changed: dict[str, TopicRules] = {}
         for topic in topics:
             rules = self._rules_of(topic)
-            if self._configs.get(topic.topic) == rules:
-                continue
-            self._configs[topic.topic] = rules
-            for partition in self._partitions.values():
-                if partition.where.topic == topic.topic:
-                    self._put_in_force(partition, rules)
+            if self._configs.get(topic.topic) != rules:
+                self._configs[topic.topic] = changed[topic.topic] = rules
+        for partition in self._partitions.values() if changed else ():
+            if partition.where.topic in changed:
+                self._put_in_force(partition, changed[partition.where.topic])
 
     def _rules_of(self, topic: TopicConfig) -> "TopicRules":
         try:
@@ -149,6 +153,9 @@ class Partitions:
                 where = TopicPartition(part.topic, part.partition)
                 partition = self._partitions.get(where)
                 if partition is not None and partition.log.topic_id == part.topic_id:
+                    if partition.leader_epoch > part.leader_epoch:
+                        logger.info("old order to stop ignored partition=%s leader_epoch=%d", where, part.leader_epoch)
+                        continue  # it has come back to this broker since
                     del self._partitions[where]
                     self._step_down(partition)
                 if part.delete:
@@ -161,8 +168,17 @@ class Partitions:
 
     def step_down_all(self) -> None:
         """Lead and follow nothing any more, until the controller says so again."""
+        self._step_downs += 1
         for partition in self._partitions.values():
             self._step_down(partition)
+
+    def _check_not_fenced_since(self, step_downs: int) -> None:
+        """Raise if everything was given up since an order came: it was meant for the life of this broker that is over.
+
+        Orders wait here, for each other and for the disk; what was true when they came must be looked at again.
+        """
+        if self._step_downs != step_downs:
+            raise StaleBrokerEpoch("this broker was fenced before it could obey")
 
     def _step_down(self, partition: Partition) -> None:
         partition.step_down()

@@ -38,6 +38,7 @@ class Waiting(Later):
     ) -> None:
         self.reply = None
         self.abandoned = False
+        self.held_back = False
         self.on_given = None
         self._purgatory = purgatory
         self.attempt = attempt
@@ -57,6 +58,10 @@ class Waiting(Later):
             self._purgatory.remove(self)
             super().abandon()
 
+    def try_again(self) -> None:
+        if self.open:
+            self._purgatory.try_again(self)
+
 
 class Purgatory:
     """All operations of one kind that wait."""
@@ -65,6 +70,7 @@ class Purgatory:
         self._turn = turn
         self._watched: dict[Hashable, dict[Waiting, None]] = {}
         self._touched: dict[Hashable, None] = {}
+        self._again: dict[Waiting, None] = {}
         self._deadlines: list[Deadline] = []
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -97,6 +103,11 @@ class Purgatory:
                 self._turn.put_off(self._try_touched)
             self._touched[key] = None
 
+    def try_again(self, operation: Waiting) -> None:
+        """What kept this one, and not its keys, has changed."""
+        self._again[operation] = None
+        self._turn.put_off(self._try_touched)
+
     def remove(self, operation: Waiting) -> None:
         """Watch an operation no more. Its deadline may stay in the heap, and means nothing when it comes."""
         self.size -= 1
@@ -109,7 +120,10 @@ class Purgatory:
 
     def _try_touched(self) -> None:
         touched, self._touched = self._touched, {}
-        if len(touched) == 1:
+        again, self._again = self._again, {}
+        if again:
+            tried = list(again | {operation: None for key in touched for operation in self._watched.get(key, ())})
+        elif len(touched) == 1:
             (key,) = touched
             tried = list(self._watched.get(key, ()))
         else:
@@ -154,4 +168,7 @@ def _complete(operation: Waiting, result_of: Callable[[], Reply | None]) -> None
         logger.exception("a waiting request failed keys=%s", operation.keys)
         reply = Reply(None, error=UnknownServerError("the broker's log has the details"))
     if reply is not None:
-        operation.give(reply)
+        try:
+            operation.give(reply)
+        except Exception:  # of whoever is to have it: the others that are tried with it must not wait for that
+            logger.exception("an answer could not be given keys=%s", operation.keys)

@@ -22,15 +22,16 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def replace_file(path: Path, text: str, *, sync_name: bool = True) -> None:
-    """Put ``text`` where ``path`` was, in one step, and durably unless the caller syncs the folder later."""
+def replace_file(path: Path, text: str, *, sync_data: bool = True, sync_name: bool = True) -> None:
+    """Put ``text`` where ``path`` was, in one step, and durably unless the caller syncs it and its folder later."""
     temporary = path.with_name(path.name + ".tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
         left = memoryview(text.encode())
         while left:
             left = left[os.write(fd, left) :]
-        os.fsync(fd)
+        if sync_data:
+            os.fsync(fd)
     finally:
         os.close(fd)
     temporary.replace(path)
@@ -42,12 +43,7 @@ def write_rows(path: Path, rows: Iterable[Sequence[object]], *, durable: bool = 
     """Write a checkpoint; one that is not durable may be lost in a power cut, but not in a crash."""
     lines = [" ".join(map(str, row)) for row in rows]
     text = "\n".join([VERSION, str(len(lines)), *lines]) + "\n"
-    if durable:
-        replace_file(path, text)
-    else:
-        temporary = path.with_name(path.name + ".tmp")
-        temporary.write_text(text)
-        temporary.replace(path)
+    replace_file(path, text, sync_data=durable, sync_name=durable)
 
 
 def read_rows(path: Path, columns: int) -> list[list[str]]:

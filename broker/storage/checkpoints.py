@@ -36,6 +36,9 @@ class OffsetCheckpoint:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
+        self._reading = threading.Lock()
+        self._writing: Mapping[TopicPartition, int] = {}
+        """What may be in the file soon."""
         try:
             self._offsets = parse_rows(read_rows(path, columns=3))
         except (OSError, ValueError) as error:
@@ -50,10 +53,16 @@ class OffsetCheckpoint:
     def write(self, current: Callable[[], Mapping[TopicPartition, int]]) -> None:
         """Replace the file by what ``current`` says once nobody else is writing."""
         with self._lock:
-            self._replace(dict(current()))
+            with self._reading:
+                offsets = self._writing = dict(current())
+            self._replace(offsets)
+            self._writing = {}
 
     def lower(self, partition: TopicPartition, offset: int) -> None:
-        """See to it that the file says no more than ``offset`` for a partition."""
+        """See to it that the file says no more than ``offset`` for a partition. Waits for the disk only if it does say more."""
+        with self._reading:
+            if max(self._offsets.get(partition, 0), self._writing.get(partition, 0)) <= offset:
+                return
         with self._lock:
             if self._offsets.get(partition, 0) > offset:
                 self._replace({**self._offsets, partition: offset})

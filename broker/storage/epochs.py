@@ -1,17 +1,20 @@
 """The leader-epoch cache of one log: which epoch's leader wrote from which offset on.
 
 Truncation after a change of leader rests on it (KIP-101, KIP-279): a follower asks where the leader's copy of an epoch
-ends, and both cut what lies past it. Entries rise strictly in both epoch and start offset. The file is rewritten, durably,
-whenever an entry is added, before any record of that epoch is written: recovery may therefore trust that a batch whose
-epoch the cache does not know is damaged.
+ends, and both cut what lies past it. Entries rise strictly in both epoch and start offset.
+
+Memory comes first. The file is written before the first record of an epoch is, and made durable before any flush of such
+records counts (docs/decisions/0014): recovery may therefore trust that a batch whose epoch the cache does not know is damaged,
+or was never said to be on disk. An epoch that wrote nothing is nothing that a restart would have to know of.
 """
 
 import logging
+import os
 from bisect import bisect_right
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.broker.storage.checkpoint_file import read_rows, write_rows
+from ottla.broker.storage.checkpoint_file import read_rows, sync_folder, write_rows
 from ottla.wire.names import NO_EPOCH
 
 FILE_NAME = "leader-epoch-checkpoint"
@@ -30,11 +33,14 @@ class EpochStart(NamedTuple):
 
 
 class EpochCache:
-    """The entries in memory and their file. Changes are on disk when a method returns."""
+    """The entries in memory and their file. What is forgotten is written at once, what is new by ``save``."""
 
     def __init__(self, path: Path, entries: list[EpochStart] | None = None) -> None:
         self.path = path
         self._entries = entries or []
+        self.unsaved = False
+        """Whether there is an entry that the file does not have: ``save`` before a record of its epoch is written."""
+        self._unsynced = bool(self._entries)  # a crash may have come between save and sync
 
     @classmethod
     def load(cls, folder: Path) -> "EpochCache":
@@ -60,7 +66,7 @@ class EpochCache:
         place = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[place - 1].epoch if place else NO_EPOCH
 
-    def assign(self, epoch: int, start_offset: int, *, durable: bool = True) -> bool:
+    def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that ``epoch`` writes from ``start_offset`` on; False if that was known. Epochs never go back."""
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}")
@@ -70,8 +76,29 @@ class EpochCache:
             raise ValueError(f"epoch {epoch} at offset {start_offset} comes after {self._entries[-1]}")
         # Epochs that wrote nothing before this one began hold no records: the new one takes their place.
         kept = [entry for entry in self._entries if entry.start_offset < start_offset]
-        self._replace([*kept, EpochStart(epoch, start_offset)], durable=durable)
+        self._entries = [*kept, EpochStart(epoch, start_offset)]
+        self.unsaved = True
         return True
+
+    def save(self) -> None:
+        """Write the file: a crash of this process does not lose it."""
+        self._write(self._entries)
+
+    def sync(self) -> None:
+        """Make the file as it was last saved durable. Slow: may run in a thread, next to the others."""
+        if not self._unsynced:
+            return
+        self._unsynced = False  # before: what is saved from now on needs another one
+        try:
+            fd = os.open(self.path, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            sync_folder(self.path.parent)
+        except BaseException:
+            self._unsynced = True
+            raise
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
         """Where the records of ``epoch`` end here: (largest known epoch <= asked, its end offset).
@@ -108,13 +135,19 @@ class EpochCache:
             self._replace([])
 
     def restore(self, entries: list[EpochStart]) -> None:
-        """Take over entries that were read from the batches themselves, after the file was lost."""
+        """Take over entries that were read from the batches themselves, after the file was lost. Slow."""
         self._replace(entries)
+        self.sync()
 
-    def _replace(self, entries: list[EpochStart], *, durable: bool = True) -> None:
+    def _replace(self, entries: list[EpochStart]) -> None:
         # The file first: if writing fails, memory still says what the disk says.
-        write_rows(self.path, entries, durable=durable)
+        self._write(entries)
         self._entries = entries
+
+    def _write(self, entries: list[EpochStart]) -> None:
+        write_rows(self.path, entries, durable=False)
+        self.unsaved = False
+        self._unsynced = True
 
 
 def parse_entries(rows: list[list[str]]) -> list[EpochStart]:

@@ -8,6 +8,7 @@ unknown then, and only recovery can tell. A failed flush is never tried again, b
 
 import logging
 from pathlib import Path
+from typing import Final
 
 from ottla.broker.storage.disk_health import DiskHealth
 from ottla.broker.storage.incoming import (
@@ -21,16 +22,24 @@ from ottla.broker.storage.incoming import (
 )
 from ottla.broker.storage.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, BatchPlace
 from ottla.broker.storage.log_config import LOG_APPEND_TIME, LogConfig
-from ottla.broker.storage.log_loading import LoadedLog, Precautions, load_log, read_producers
+from ottla.broker.storage.log_loading import LoadedLog, Precautions, last_batches, load_log
 from ottla.broker.storage.partition_folder import claim_folder
 from ottla.broker.storage.producer_snapshot import forget_producers, save_producers
 from ottla.broker.storage.producers import ProducerStates, Sent
 from ottla.broker.storage.retention import Limits, SegmentAge, expired
 from ottla.broker.storage.segment_files import DELETED_SUFFIX
 from ottla.broker.storage.segments import Segments
-from ottla.wire.errors import FencedLeaderEpoch, InvalidRecord, OffsetOutOfRange, RecordListTooLarge
+from ottla.wire.errors import (
+    FencedLeaderEpoch,
+    InvalidRecord,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+    ReplicaNotAvailable,
+)
 
 logger = logging.getLogger(__name__)
+
+OFFSET_MAX: Final = 2**63 - 1
 
 
 class Log:
@@ -56,6 +65,7 @@ class Log:
         self._precautions = precautions
         self._log_start_offset = self._segments.first.base_offset
         self._disk = DiskHealth(folder)
+        self._is_findable = False
 
     @classmethod
     def open(
@@ -135,9 +145,8 @@ class Log:
             raise FencedLeaderEpoch(
                 f"leader epoch {epoch} is older than {self._epochs.latest_epoch}, which the log holds"
             )
-        with self._disk.during("assigning an epoch"):
-            # An empty log has nothing that this could be needed for after a power cut; there are many new ones at once.
-            self._epochs.assign(epoch, self.log_end_offset, durable=bool(self.size))
+        self._disk.check()
+        self._epochs.assign(epoch, self.log_end_offset)  # the disk hears of it with the epoch's first record
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest known epoch <= ``epoch``, where its records end); (-1, -1) if the log knows nothing of it."""
@@ -174,8 +183,7 @@ class Log:
         for run in split_for_segments(batches, room, self.config.segment_bytes):
             for _, header in run:
                 if header.leader_epoch != self._epochs.latest_epoch:
-                    with self._disk.during("assigning an epoch"):
-                        self._epochs.assign(header.leader_epoch, header.base_offset)
+                    self._epochs.assign(header.leader_epoch, header.base_offset)
             places = places_of(run)
             if places[0].base_offset != self.log_end_offset:
                 # Only between segments: recovery knows a damaged base offset by the gap that it makes.
@@ -217,36 +225,20 @@ class Log:
 
     # --- reading ---
 
-    def read(self, offset: int, max_bytes: int, *, up_to: int, at_least_one: bool) -> list[memoryview]:
+    def read(
+        self, offset: int, max_bytes: int, *, up_to: int, at_least_one: bool, stays: int = OFFSET_MAX
+    ) -> list[memoryview]:
         """Whole batches from the one that holds ``offset`` on: none that ends past ``up_to``, no more than ``max_bytes``.
 
-        If ``at_least_one``, the first batch may be larger than that. OffsetOutOfRange outside of the log.
+        If ``at_least_one``, the first batch may be larger than that. What lies before ``stays`` is sure not to be cut while
+        somebody holds it. OffsetOutOfRange outside of the log.
         """
         if not self._log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(f"offset {offset}; the log has {self._log_start_offset} to {self.log_end_offset}")
-        views: list[memoryview] = []
         try:
-            tail = self._segments.read_tail(offset, up_to, max_bytes)
-            if tail is not None:
-                return [tail]
-            for segment in self._segments.from_offset(offset):
-                if segment.base_offset >= up_to:
-                    break
-                start = segment.position_of(offset)
-                end = limit = segment.position_of(up_to)
-                if end - start > max_bytes:
-                    end = segment.last_end_within(start, start + max_bytes)
-                    if end == start and at_least_one and not views:
-                        end = start + segment.batch_at(start).size
-                if end > start:
-                    views.append(segment.read(start, end))
-                    max_bytes -= end - start
-                full = max_bytes <= 0 and (views or not at_least_one)
-                if end < limit or full:
-                    break
+            return self._segments.read(offset, max_bytes, up_to, at_least_one, stays)
         except OSError as error:
             raise self._disk.fail("reading", error) from error
-        return views
 
     def find_by_timestamp(self, timestamp_ms: int) -> memoryview | None:
         """The first batch with a record of ``timestamp_ms`` or later; None if there is none."""
@@ -263,19 +255,26 @@ class Log:
     # --- cutting ---
 
     def truncate_to(self, offset: int) -> None:
-        """Cut the log so that it ends at ``offset``, or where the batch that holds it starts."""
+        """Cut the log so that it ends at ``offset``, or where the batch that holds it starts.
+
+        ReplicaNotAvailable, and nothing is changed, while somebody holds a slice of what is to go: try again.
+        """
         if offset < self._segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
             return
         with self._disk.during("truncating"):
             if offset < self.log_end_offset:
-                offset = self._segments.holding(offset).batch_start(offset)
+                segment = self._segments.holding(offset)
+                offset = segment.batch_start(offset)
+                if not segment.can_truncate_to(offset):
+                    raise ReplicaNotAvailable(
+                        f"{self.folder}: records past {offset} are to be cut, and still being sent"
+                    )
                 self._prepare_truncation(offset)
                 self._segments.truncate_to(offset)
                 self._log_start_offset = min(self._log_start_offset, offset)
                 forget_producers(self.folder)
-                if not self._producers.truncate(offset):
-                    self._producers = read_producers(self._segments, 0, ProducerStates())
+                self._forget_cut_producers(offset)
                 logger.info("log truncated: folder=%s log_end_offset=%d", self.folder, offset)
             # Even if no record goes: an epoch that wrote nothing may stand at the end, and the leader may not know it.
             self._epochs.truncate_from_end(offset)
@@ -333,6 +332,10 @@ class Log:
     def flush(self, *, sealed_only: bool = False) -> int:
         """Put all records, or all of sealed segments, on disk, and give the offset up to which they are. Slow."""
         with self._disk.during("flushing"):
+            if not self._is_findable:
+                self._precautions.before_first_flush()
+                self._is_findable = True
+            self._epochs.sync()
             return self._segments.flush(sealed_only=sealed_only)
 
     def close(self) -> None:
@@ -360,6 +363,8 @@ class Log:
         if self.should_roll(len(records), last.next_offset - 1, max_timestamp):
             self._roll_to(batches[0].base_offset)
         try:
+            if self._epochs.unsaved:
+                self._epochs.save()
             self._segments.active.append(records, batches)
         except OSError as error:
             raise self._disk.fail("appending", error) from error
@@ -371,6 +376,11 @@ class Log:
             save_producers(self.folder, base_offset, self._producers)
         # An empty log that goes on past a gap starts after it.
         self._log_start_offset = max(self._log_start_offset, self._segments.first.base_offset)
+
+    def _forget_cut_producers(self, offset: int) -> None:
+        unknown = self._producers.truncate(offset)
+        for header in last_batches(list(self._segments), unknown) if unknown else ():
+            self._producers.note(header, header.base_offset)
 
     def _prepare_truncation(self, offset: int) -> None:
         self._segments.lower_flushed(offset)

@@ -17,6 +17,9 @@ FLUSH_DURABLE = "durable"
 SEGMENT_BYTES_MAX = 2**31 - 1
 """Positions in an index entry are 32 bits wide, as in Kafka, whose integers have a sign."""
 
+CONFIG_VALUE_MAX = 1000
+"""Characters of a setting: every one that means something is far shorter, and all brokers are told all of them."""
+
 INTEGER_MAX = 2**63 - 1
 _INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
@@ -91,10 +94,20 @@ def parse_topic_config(config: Mapping[str, str]) -> dict[str, int | bool | str]
     parsed: dict[str, int | bool | str] = {}
     for key, text in config.items():
         if key not in TOPIC_CONFIGS:
-            raise InvalidConfig(f"unknown topic config {key!r}; known are {', '.join(TOPIC_CONFIGS)}")
+            raise InvalidConfig(f"unknown topic config {key[:100]!r}; known are {', '.join(TOPIC_CONFIGS)}")
         allowed, parse = TOPIC_CONFIGS[key]
+        if len(text) > CONFIG_VALUE_MAX:
+            raise InvalidConfig(f"topic config {key} has {len(text)} characters; allowed are {CONFIG_VALUE_MAX}")
         try:
             parsed[key] = parse(text.strip())
         except (ValueError, KeyError, AttributeError):
             raise InvalidConfig(f"topic config {key} = {text!r} is not allowed: it must be {allowed}") from None
     return parsed
+
+
+def plain_topic_config(config: Mapping[str, str]) -> dict[str, str]:
+    """The same settings as they are stored: each in the one way in which its value is written."""
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in parse_topic_config(config).items()
+    }

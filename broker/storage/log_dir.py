@@ -16,6 +16,7 @@ from ottla.broker.storage.checkpoint_file import sync_folder
 from ottla.broker.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
 from ottla.broker.storage.data_stamps import DataStamps
 from ottla.broker.storage.folder_lock import FolderLock
+from ottla.broker.storage.folder_names import FolderNames
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.log_loading import Precautions
@@ -45,6 +46,7 @@ class LogDir:
         self.failed: dict[TopicPartition, str] = {}
         self._lock = lock
         self._marker = marker
+        self._names = FolderNames(folder)
         self._recovery_points = OffsetCheckpoint(folder / RECOVERY_POINTS)
         self._log_starts = OffsetCheckpoint(folder / LOG_START_OFFSETS)
         self._high_watermarks = OffsetCheckpoint(folder / HIGH_WATERMARKS)
@@ -122,6 +124,7 @@ class LogDir:
             log = Log.open(
                 self.folder / str(partition), topic_id, config, clean=True, precautions=self._precautions(partition)
             )
+            self._names.made()
             self.logs[partition] = log
             logger.info("log created: partition=%s topic_id=%s", partition, topic_id)
         elif log.topic_id != topic_id:
@@ -131,10 +134,6 @@ class LogDir:
                 partition=partition.partition,
             )
         return log
-
-    def sync(self) -> None:
-        """Make the folders of new logs durable. Slow; once for all that were made together."""
-        sync_folder(self.folder)
 
     def delete_log(self, partition: TopicPartition) -> Path:
         """Take a log out of service. Gives the folder that holds its files now, for ``remove_folder``."""
@@ -221,7 +220,7 @@ class LogDir:
             if report.damaged or report.log_end_offset < self._high_watermarks.offsets.get(partition, 0):
                 self._marker.suspect()
 
-        return Precautions(before_truncation, before_cut)
+        return Precautions(before_truncation, before_cut, self._names.sync)
 
     def _write(self, checkpoint: OffsetCheckpoint, current: Callable[[], Mapping[TopicPartition, int]]) -> None:
         # What is known of partitions that could not be opened, or that nobody leads or follows yet, must outlive this run.

@@ -1,7 +1,7 @@
 """From the files of a partition folder to open segments, by way of recovery where the files cannot be trusted."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,20 +13,25 @@ from ottla.broker.storage.producers import ProducerStates
 from ottla.broker.storage.recovery import RecoveryReport, recover
 from ottla.broker.storage.segment import Segment
 from ottla.broker.storage.segment_files import base_offsets, remove_leftovers
-from ottla.wire.batch import HEADER_SIZE, read_fields
+from ottla.wire.batch import HEADER_SIZE, BatchHeader, read_fields
 from ottla.wire.errors import CorruptMessage
 
 logger = logging.getLogger(__name__)
 
+_STEP_BACK = 64 * 1024
+"""How much of a log is read at once when it is read backwards; an index entry is never far."""
+
 
 @dataclass(frozen=True, slots=True)
 class Precautions:
-    """What must be made durable before a log loses records, so that no crash in between hides the loss."""
+    """What must be made durable before a log loses records, or says that it has them, so that no crash makes it a lie."""
 
     before_truncation: Callable[[int], None] = lambda offset: None
     """Called with the new log end offset: no recovery point may stay past it."""
     before_cut: Callable[[RecoveryReport], None] = lambda report: None
     """Called when recovery is about to cut."""
+    before_first_flush: Callable[[], None] = lambda: None
+    """Called by the first flush of a new log, and of one that is opened: the folder itself must be found again. Slow."""
 
 
 @dataclass(slots=True)
@@ -96,6 +101,25 @@ def read_producers(segments: Iterable[Segment], from_offset: int, producers: Pro
             if header.producer_id >= 0 and header.base_offset >= from_offset:
                 producers.note(header, header.base_offset)
     return producers
+
+
+def last_batches(segments: Sequence[Segment], producer_ids: set[int]) -> list[BatchHeader]:
+    """The last batch of each of these producers: from the end backwards, and no further than it takes to find them all."""
+    found: dict[int, BatchHeader] = {}
+    for segment in reversed(segments):
+        end = segment.size
+        while end and len(found) < len(producer_ids):
+            start = segment.batch_before(end - _STEP_BACK)
+            newest: dict[int, BatchHeader] = {}
+            for batch in segment.walk(start):
+                if batch.position >= end:
+                    break
+                header = read_fields(segment.read(batch.position, batch.position + HEADER_SIZE))
+                if header.producer_id in producer_ids:
+                    newest[header.producer_id] = header
+            found = newest | found
+            end = start
+    return sorted(found.values(), key=lambda header: header.base_offset)
 
 
 def _open_segments(folder: Path, config: LogConfig) -> list[Segment]:

@@ -1,13 +1,13 @@
 """Reads of a file that only grows: slices of a memory map where it pays, copies where it does not.
 
 A slice that was handed out keeps its map alive. Cutting a file under a live map kills the process (SIGBUS) as soon as
-somebody touches the lost pages; ``release`` tells whether that could happen.
+somebody touches the lost pages; ``release`` and ``given_up_to`` tell whether that could happen.
 """
 
 import errno
 import mmap
 import os
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 COPY_MAX = 256 * 1024
 """A read past the end of the map that is smaller than this is copied, a larger one maps the file anew.
@@ -25,7 +25,7 @@ TOUCHED_MAX = 32 * 1024 * 1024
 class MappedFile:
     """The read side of one file. The caller says how many bytes are valid: nothing past them is ever mapped or read."""
 
-    __slots__ = ("_map", "_mapped_size", "_retired", "_touched", "_view")
+    __slots__ = ("_copied", "_copied_from", "_map", "_mapped_size", "_retired", "_touched", "_view", "given_up_to")
 
     def __init__(self) -> None:
         self._map: mmap.mmap | None = None
@@ -33,19 +33,42 @@ class MappedFile:
         self._mapped_size = 0
         self._touched = 0
         self._retired: WeakSet[mmap.mmap] = WeakSet()
+        self._copied: ref[memoryview] | None = None
+        self._copied_from = 0
+        self.given_up_to = 0
+        """Where the slices end that somebody may still hold."""
 
-    def read(self, fd: int, start: int, end: int, valid_size: int) -> memoryview:
-        """Bytes ``start`` to ``end`` of the open file ``fd``, which has ``valid_size`` bytes that may be shown."""
+    def read(self, fd: int, start: int, end: int, valid_size: int, may_be_cut: bool = False) -> memoryview:
+        """Bytes ``start`` to ``end`` of the open file ``fd``, which has ``valid_size`` bytes that may be shown.
+
+        Never a slice of the map if they ``may_be_cut``.
+        """
         # Invariant: a map never reaches past the valid bytes, so undoing a failed append cuts nothing that is mapped.
         assert end <= valid_size
-        if end > self._mapped_size:
-            if end - start < COPY_MAX:
-                return memoryview(read_exactly(fd, start, end - start))
+        if end > self._mapped_size or may_be_cut:
+            if end - start < COPY_MAX or may_be_cut:
+                return self._copy(fd, start, end)
             self.map(fd, valid_size)
         self._touched += end - start
         if self._touched > TOUCHED_MAX:
             self._forget_pages()
+        if end > self.given_up_to:
+            self.given_up_to = end
         return self._view[start:end]
+
+    def _copy(self, fd: int, start: int, end: int) -> memoryview:
+        """A copy, the same one for all who read the tail at once: a thousand waiting fetches hold its bytes once."""
+        copied = self._copied() if self._copied is not None else None
+        if copied is not None:
+            first = start - self._copied_from
+            last = end - self._copied_from
+            if first == 0 and last == len(copied):
+                return copied
+            if first >= 0 and last <= len(copied):
+                return copied[first:last]
+        copied = memoryview(read_exactly(fd, start, end - start))
+        self._copied, self._copied_from = ref(copied), start
+        return copied
 
     def map(self, fd: int, valid_size: int) -> None:
         """Map the first ``valid_size`` bytes. The map holds its own descriptor: ``fd`` may be closed afterwards."""
@@ -74,12 +97,14 @@ class MappedFile:
         return self._view
 
     def release(self) -> bool:
-        """Let go of all maps; False if a slice of one is still held, so that the file must not be cut."""
+        """Let go of all maps; False if a slice of one is held: the file must not be cut before ``given_up_to`` then."""
+        self._copied = None
         self._retire()
         for retired in list(self._retired):
             if not _close(retired):
                 return False
         self._retired.clear()
+        self.given_up_to = 0
         return True
 
     def _retire(self) -> None:

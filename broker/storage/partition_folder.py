@@ -44,7 +44,7 @@ def holds_records(folder: Path) -> bool:
 def claim_folder(folder: Path, topic_id: str) -> None:
     """Make ``folder`` one of this topic, creating it if need be. InconsistentTopicId if it is another topic's.
 
-    The names of new files are synced with the first flush of the log, that of a new folder by ``LogDir.sync``.
+    The names of new files, and of the folder itself, are synced with the first flush of the log.
     """
     folder.mkdir(parents=True, exist_ok=True)
     found = read_topic_id(folder)

@@ -95,16 +95,24 @@ class ProducerStates:
         if len(self._entries) > PRODUCERS_MAX:
             self._entries.popitem(last=False)
 
-    def truncate(self, offset: int) -> bool:
-        """Forget batches at or past ``offset``; False if what is left does not tell enough and the log must be read."""
+    def truncate(self, offset: int) -> set[int]:
+        """Forget batches at or past ``offset``. Gives the producers that must have sent others before, which are forgotten too.
+
+        Their last batch is to be looked for in the log. It is enough: of what a producer may send again, nothing is older than
+        the window, and all that was remembered is cut.
+        """
+        unknown = set()
         for producer_id, entry in list(self._entries.items()):
             kept = tuple(sent for sent in entry.batches if sent.last_offset < offset)
             if len(kept) == len(entry.batches):
                 continue
-            if not kept:
-                return False
-            self._entries[producer_id] = Entry(entry.epoch, kept)
-        return True
+            if kept:
+                self._entries[producer_id] = Entry(entry.epoch, kept)
+                continue
+            del self._entries[producer_id]
+            if entry.batches[0].first_sequence != 0:
+                unknown.add(producer_id)
+        return unknown
 
     def dump(self) -> list[tuple[int, int, list[Sent]]]:
         return [(producer_id, entry.epoch, list(entry.batches)) for producer_id, entry in self._entries.items()]

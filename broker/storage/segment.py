@@ -11,11 +11,9 @@ import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ottla.broker.storage.checkpoint_file import sync_folder
 from ottla.broker.storage.index import NO_TIMESTAMP, BatchPlace, Place, SegmentIndex
 from ottla.broker.storage.mapped_file import MappedFile, read_exactly
 from ottla.broker.storage.segment_files import (
-    TEMPORARY_SUFFIX,
     load_index,
     mark_deleted,
     remove_index,
@@ -29,7 +27,6 @@ from ottla.wire.errors import CorruptMessage
 # Of a batch header: base_offset, length, last_offset_delta, max_timestamp.
 _GLANCE = struct.Struct(">qi11xi8xq")
 _GLANCE_WINDOW = 4096
-_COPY_CHUNK = 1024 * 1024
 _RECENT_MAX = 64
 """Batches whose places are remembered one by one: readers at the tail ask for exactly these."""
 
@@ -159,11 +156,12 @@ class Segment:
         self.size = size + len(records)
         self._index_saved = False
 
-    def read(self, start: int, end: int) -> memoryview:
-        """The bytes from position ``start`` to ``end``."""
+    def read(self, start: int, end: int, *, may_be_cut: bool = False) -> memoryview:
+        """The bytes from position ``start`` to ``end``. A copy if they may be cut: nobody's slice is to be in the way then."""
         if self.sealed:
             self._map_sealed()
-        return self._file.read(self._fd, start, end, self.size)
+            may_be_cut = False
+        return self._file.read(self._fd, start, end, self.size, may_be_cut)
 
     def position_of(self, offset: int) -> int:
         """Where the batch that holds ``offset`` starts; ``size`` if the segment ends before."""
@@ -183,12 +181,16 @@ class Segment:
         """The last position up to ``limit`` where a batch ends, walking whole batches from ``start``."""
         if limit >= self.size:
             return self.size
-        end = max(start, self._checked(self.index.place_before(limit)).position)
+        end = max(start, self.batch_before(limit))
         for batch in self.walk(end):
             if batch.position + batch.size > limit:
                 break
             end = batch.position + batch.size
         return end
+
+    def batch_before(self, position: int) -> int:
+        """Where a batch starts, not far before ``position`` or there."""
+        return self._checked(self.index.place_before(max(position, 0))).position
 
     def batch_at(self, position: int) -> BatchPlace:
         """The batch that starts at ``position``."""
@@ -225,21 +227,25 @@ class Segment:
         position = self.position_of(offset)
         return self.batch_at(position).base_offset if position < self.size else self.next_offset
 
+    def can_truncate_to(self, offset: int) -> bool:
+        """Whether nobody holds a slice of what lies past ``offset``, which is where a batch starts."""
+        return self._file.release() or self._file.given_up_to <= self.position_of(offset)
+
     def truncate_to(self, offset: int) -> None:
         """Cut everything from ``offset`` on, which is where a batch starts; the segment is active afterwards.
 
-        Readers keep the slices that they hold: if there are any, the kept bytes move to a new file.
+        Readers keep the slices that they hold, for they hold none of what is cut.
         """
+        # Invariant: whoever touches a slice past the end of its file dies (SIGBUS).
+        assert self.can_truncate_to(offset)
         position = self.position_of(offset)
         self.recent.clear()
         index = self.index
         remove_index(self._folder, self.base_offset)
         if self._fd == _CLOSED:
             self._fd = os.open(self.path, os.O_RDWR)
-        if self._file.release():
-            os.ftruncate(self._fd, position)
-        else:
-            self._move_to_new_file(position)
+        self._file.release()
+        os.ftruncate(self._fd, position)
         self.sealed = False
         self.size = position
         index.truncate(offset)
@@ -340,23 +346,3 @@ class Segment:
         except OSError:
             # The bytes past ``size`` are shown to nobody, the log counts as failed, and recovery cuts them.
             pass
-
-    def _move_to_new_file(self, size: int) -> None:
-        path = self.path.with_name(self.path.name + TEMPORARY_SUFFIX)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-        try:
-            for start in range(0, size, _COPY_CHUNK):
-                left = memoryview(read_exactly(self._fd, start, min(_COPY_CHUNK, size - start)))
-                position = start
-                while left:
-                    written = os.pwrite(fd, left, position)
-                    position, left = position + written, left[written:]
-            # Before the name is taken over: the old file may have been flushed, the new one must not be worse.
-            os.fsync(fd)
-            path.replace(self.path)
-            sync_folder(self._folder)
-        except BaseException:
-            os.close(fd)
-            raise
-        self.close_fd()
-        self._fd, self._file = fd, MappedFile()

@@ -54,13 +54,31 @@ class Segments:
         for number in range(self._number(offset), len(self._list)):
             yield self._list[number]
 
-    def read_tail(self, offset: int, up_to: int, max_bytes: int) -> memoryview | None:
-        """The last batches, if a reader that keeps up asks for all of them; None if there is more to think about."""
+    def read(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool, stays: int) -> list[memoryview]:
+        """Whole batches; see ``Log.read``."""
         active = self.active
         start = active.recent.get(offset)
-        if start is None or up_to < active.next_offset or active.size - start > max_bytes:
-            return None
-        return active.read(start, active.size)
+        if start is not None and up_to >= active.next_offset and active.size - start <= max_bytes:
+            # A reader that keeps up asks for the last batches, all of them: there is nothing to think about.
+            return [active.read(start, active.size, may_be_cut=stays < active.next_offset)]
+        views: list[memoryview] = []
+        for segment in self.from_offset(offset):
+            if segment.base_offset >= up_to:
+                break
+            start = segment.position_of(offset)
+            end = limit = segment.position_of(up_to)
+            if end - start > max_bytes:
+                end = segment.last_end_within(start, start + max_bytes)
+                if end == start and at_least_one and not views:
+                    end = start + segment.batch_at(start).size
+            if end > start:
+                may_be_cut = stays < segment.next_offset and end > segment.position_of(stays)
+                views.append(segment.read(start, end, may_be_cut=may_be_cut))
+                max_bytes -= end - start
+            full = max_bytes <= 0 and (views or not at_least_one)
+            if end < limit or full:
+                break
+        return views
 
     def roll_to(self, base_offset: int) -> None:
         """Start a new segment; an empty active one gives way to it."""

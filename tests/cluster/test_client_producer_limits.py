@@ -9,6 +9,7 @@ from ottla.client import Admin, Consumer, Producer
 from ottla.client.records import FetchedBatch
 from ottla.wire.errors import (
     ClientClosed,
+    ClientTimeout,
     ConfigError,
     InvalidTopic,
     MessageTooLarge,
@@ -151,3 +152,11 @@ def test_from_config_takes_kafkas_names_and_misspelt_ones_get_a_hint(bootstrap: 
         assert producer.send(topic, b"v").result(timeout=WAIT_S).offset == 0
     with pytest.raises(ConfigError, match="did you mean linger_ms"):
         Producer.from_config({"bootstrap.servers": bootstrap, "linger": 1})
+
+
+def test_what_is_not_delivered_in_time_is_told_with_what_the_broker_said(bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = make_topic(min_insync_replicas="2")
+    with Producer(bootstrap_servers=bootstrap, acks="all", delivery_timeout_ms=700) as producer:
+        sent = producer.send(topic, b"x")
+        with pytest.raises(ClientTimeout, match=r"min\.insync\.replicas is 2"):
+            sent.result(WAIT_S)

@@ -52,15 +52,28 @@ def read(cluster: LocalCluster, topic: str, count: int) -> list[bytes]:
 VALUES = [b"%d" % i for i in range(500)]
 
 
-def test_replica_whose_disk_fails_as_it_is_elected_is_replaced(cluster: LocalCluster, admin: Admin) -> None:
+def test_elected_replica_whose_log_cannot_be_opened_is_replaced(cluster: LocalCluster, admin: Admin) -> None:
     topic = make_topic(admin, [1, 2, 3])
+    write(cluster, topic, VALUES)
+    kill_all(cluster)
+    (cluster.data_path(1) / f"{topic}-0" / "partition.metadata").unlink()
+    start(cluster, 0, 1)
+    wait_until(lambda: partition_state(cluster, topic).state.isr == (1,), WAIT_S)  # nobody else is there yet
+    start(cluster, 2, 3)
+    wait_until(lambda: leader_of(admin, topic) in (2, 3), WAIT_S)
+    assert read(cluster, topic, len(VALUES)) == VALUES
+    assert cluster.alive(1), "one bad disk ends no broker"
+
+
+def test_elected_replica_whose_disk_fails_at_its_first_record_is_replaced(cluster: LocalCluster, admin: Admin) -> None:
+    topic = make_topic(admin, [1, 2, 3], min_insync=1)
     write(cluster, topic, VALUES)
     # The file of epochs is put in place by a rename, and its name is taken by a folder: it cannot be written.
     (cluster.data_path(2) / f"{topic}-0" / "leader-epoch-checkpoint.tmp").mkdir()
     cluster.kill(1)
-    wait_until(lambda: leader_of(admin, topic) == 3, WAIT_S)
-    assert read(cluster, topic, len(VALUES)) == VALUES
-    assert cluster.alive(2), "one bad disk ends no broker"
+    write(cluster, topic, [b"after"])
+    assert leader_of(admin, topic) == 3
+    assert read(cluster, topic, len(VALUES) + 1) == [*VALUES, b"after"]
 
 
 def kill_all(cluster: LocalCluster) -> None:

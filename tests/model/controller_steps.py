@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.model.real_code import Decision, decision
+from tests.model.real_code import Decision, counted, decision
 from tests.model.states import CONTROLLER, REPLICAS, Bounds, Broker, Order, State, Step, Zk, put
 
 
@@ -26,7 +26,8 @@ class ControllerSteps:
 
     def _decision(self, s: State, known: Zk, preferred: int | None = None) -> Decision | None:
         min_insync = self._min_insync(s, CONTROLLER)
-        return decision(known, s.seen, self._distrusted(s), self._known_lost(s), preferred, min_insync)
+        failed = frozenset[int]() if "failedElection" in self.off else s.failed
+        return decision(known, s.seen, self._distrusted(s), self._known_lost(s), failed, preferred, min_insync)
 
     def _known_lost(self, s: State) -> frozenset[int]:
         """Who the controller knows to have come back with an empty disk."""
@@ -62,8 +63,15 @@ class ControllerSteps:
         seen = put(s.seen, b, registered.epoch)
         yield f"the controller sees that broker {b} is there", self._told_again(s._replace(seen=seen), [b])
 
+    def stuck(self, s: State) -> str:
+        """A partition whose leader cannot lead, though another could, and that the controller leaves as it is."""
+        able = {b for b in s.zk.isr if s.seen[b]} - s.failed - s.suspect - s.lost
+        if s.zk.leader in s.failed and able and self._decision(s, s.zk) is None:
+            return f"broker {s.zk.leader} cannot lead, brokers {sorted(able)} could, and nobody sees to it"
+        return ""
+
     def _told(self, s: State, brokers: list[int]) -> State:
-        orders = {Order(b, s.seen[b], s.zk) for b in brokers}
+        orders = {Order(b, s.seen[b], s.zk) for b in brokers if b in s.zk.assignment.replicas}
         kept = {order for order in orders if "noKip380" in self.off or self._matters(order, s.brokers[order.to])}
         return s._replace(orders=s.orders | kept)
 
@@ -81,12 +89,14 @@ class ControllerSteps:
         if s.zk.epoch >= self.bounds.epochs:
             return
         # Where somebody failed; and a move to a preferred leader, or away from one that shuts down.
-        decided = [self._decision(s, known), *(self._decision(s, known, b) for b in REPLICAS)]
+        decided = [self._decision(s, known), *(self._decision(s, known, b) for b in s.zk.assignment.replicas)]
         for change in dict.fromkeys(change for change in decided if change is not None):
             if any(s.registered[b].epoch != epoch for b, epoch in change.lives):
                 continue  # the multi checks that the new leader is still in the life that was seen
             zk = Zk(change.leader, s.zk.epoch + 1, change.isr, s.zk.version + 1, change.eligible, change.lost)
-            live = [b for b in REPLICAS if s.seen[b]]
+            zk = zk._replace(assignment=s.zk.assignment)
+            zk = zk._replace(assignment=counted(zk, s.seen))
+            live = [b for b in REPLICAS if s.seen[b] and b in zk.assignment.replicas]
             after = self._told(s._replace(zk=zk, suspect=s.suspect & zk.holders, lost=s.lost & zk.holders), live)
             yield f"the controller elects {zk.leader} epoch {zk.epoch} isr {list(zk.isr)} version {zk.version}", after
 

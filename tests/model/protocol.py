@@ -15,9 +15,11 @@ from collections.abc import Iterator
 
 from ottla.wire.names import NO_EPOCH, NO_LEADER
 from tests.model.controller_steps import ControllerSteps
+from tests.model.moves import MoveSteps
 from tests.model.real_code import (
     after_fetch,
     cache_assign,
+    counted,
     end_of_epoch,
     leader_state,
     shortened,
@@ -27,6 +29,7 @@ from tests.model.rules import RULES
 from tests.model.states import (
     NOTHING,
     REPLICAS,
+    Assignment,
     Bounds,
     Broker,
     Leading,
@@ -43,7 +46,7 @@ from tests.model.states import (
 )
 
 
-class Protocol(ControllerSteps):
+class Protocol(ControllerSteps, MoveSteps):
     """All steps from a state, with some rules off."""
 
     def __init__(self, bounds: Bounds, off: frozenset[str] = frozenset()) -> None:
@@ -53,8 +56,9 @@ class Protocol(ControllerSteps):
 
     def first(self) -> State:
         """Broker 0 leads in epoch 1, all are in sync, nothing is written."""
-        zk = Zk(0, 1, self.bounds.isr, 0, self.bounds.eligible)
-        leading = Leading(0, zk.isr, zk.eligible, 0, None, ((-1, -1),) * len(REPLICAS))
+        first = self.bounds.replicas
+        zk = Zk(0, 1, self.bounds.isr, 0, self.bounds.eligible, (), Assignment(first, (), (), first))
+        leading = Leading(0, zk.isr, zk.eligible, 0, None, ((-1, -1),) * len(REPLICAS), first)
         brokers = tuple(Broker(1, 0, 1, (), (), 0, None) for _ in REPLICAS)
         brokers = (brokers[0]._replace(leading=leading, cache=((1, 0),)), *brokers[1:])
         registered = (Registration(1, True),) * 3
@@ -76,6 +80,7 @@ class Protocol(ControllerSteps):
         yield from self._elections(s)
         yield from self._new_controller(s)
         yield from self._lower_min_insync(s)
+        yield from self._moves(s)
 
     # --- records -------------------------------------------------------------------------------------------------------
 
@@ -94,15 +99,15 @@ class Protocol(ControllerSteps):
         leading = broker.leading
         if leading is None:
             return self._with(s, b, broker)
-        counted = leading
+        acting = leading
         if leading.change is not None:
             if "noMaximalIsr" in self.off and leading.change.joining is not None:
-                counted = leading._replace(change=None)
+                acting = leading._replace(change=None)
             if "shrinkBeforeCas" in self.off and leading.change.joining is None:
-                counted = leading._replace(isr=leading.change.members, change=None)
+                acting = leading._replace(isr=leading.change.members, change=None)
         if "outlivedEligible" in self.off:
-            counted = counted._replace(eligible=())
-        state = leader_state(b, broker.epoch, counted)
+            acting = acting._replace(eligible=())
+        state = leader_state(b, broker.epoch, acting)
         end = state.committed_end(len(broker.log), self._min_insync(s, b), broker.high_watermark)
         acked = s.acked
         for offset in range(end):
@@ -262,7 +267,17 @@ class Protocol(ControllerSteps):
             if told.cache and zk.epoch < told.cache[-1][0]:
                 return
             cache = cache_assign(told.cache, zk.epoch, len(told.log))
-            leading = Leading(len(told.log), zk.isr, zk.eligible, zk.version, None, ((-1, -1),) * len(REPLICAS))
+            nobody = ((-1, -1),) * len(REPLICAS)
+            replicas = zk.assignment.counted
+            leading = Leading(len(told.log), zk.isr, zk.eligible, zk.version, None, nobody, replicas)
+            if b in s.failed or s.failures < self.bounds.failures:
+                broken = s._replace(failed=s.failed | {b}, failures=s.failures + (b not in s.failed))
+                yield (
+                    f"broker {b} cannot begin epoch {zk.epoch}: its disk fails",
+                    self._with(broken, b, told._replace(leading=None)),
+                )
+            if b in s.failed:
+                return
             told = told._replace(cache=cache, leading=leading)
         elif zk.version > told.leading.version:
             told = told._replace(leading=settled(told.leading, zk))
@@ -288,7 +303,7 @@ class Protocol(ControllerSteps):
         if leader_state(b, broker.epoch, leading).eligible_outlived(min_insync):
             asked = with_change(b, broker.epoch, leading, min_insync=min_insync)
             yield f"broker {b} asks that none be eligible", self._advanced(s, b, broker._replace(leading=asked))
-        for f in REPLICAS:
+        for f in leading.replicas:
             if f == b:
                 continue
             # "noEpochStart": as if this epoch had begun at the very first record.
@@ -303,7 +318,8 @@ class Protocol(ControllerSteps):
     def _settle(self, s: State, b: int, broker: Broker, leading: Leading, change: Pending) -> Iterator[Step]:
         possible = change.in_flight and s.zk.version == leading.version and self._lives_hold(s, b, broker, change)
         if possible:
-            zk = Zk(b, broker.epoch, change.members, s.zk.version + 1, change.eligible)
+            zk = Zk(b, broker.epoch, change.members, s.zk.version + 1, change.eligible, (), s.zk.assignment)
+            zk = zk._replace(assignment=counted(zk, s.seen))
             landed = broker._replace(leading=leading._replace(change=change._replace(in_flight=False)))
             after = self._with(s._replace(zk=zk, suspect=s.suspect & zk.holders, lost=s.lost & zk.holders), b, landed)
             yield f"zookeeper takes isr {list(change.members)} of broker {b} version {zk.version}", after
@@ -331,6 +347,7 @@ class Protocol(ControllerSteps):
             yield f"the controller fences broker {b}", fenced
         new = Registration(registered.epoch + 1, True)
         after = self._left_behind(s, b)._replace(lives=s.lives + 1, registered=put(s.registered, b, new))
+        after = after._replace(failed=s.failed - {b})
         if not registered.live:
             again = broker._replace(broker_epoch=new.epoch, leader=NO_LEADER, leading=None)
             yield f"broker {b} notices that it was fenced and registers anew", self._with(after, b, again)

@@ -1,20 +1,26 @@
 """The real code that the model calls, fed with tuples and remembered: the same question comes up many thousand times."""
 
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
-from ottla.broker.controller.state import Broker, ControllerState, WriteStates
+from ottla.broker.controller.state import Action, Broker, ControllerState, Tell, WriteStates
 from ottla.broker.replication.state import UNKNOWN, Change, Isr, LeaderState
 from ottla.broker.storage.epochs import EpochCache, EpochStart
+from ottla.wire.control import StopReplicaRequest
 from ottla.wire.messages import BrokerEndpoint
+from ottla.wire.names import TopicPartition
 from ottla.zk.broker_znodes import DataState
 from ottla.zk.metadata import LoadedTopic, VersionedState
 from ottla.zk.znodes import PartitionStateZnode, TopicZnode
+from tests.model.states import Assignment, Leading, Pending, StaleFetch, Zk
 from tests.model.states import Broker as ModelBroker
-from tests.model.states import Leading, Pending, StaleFetch, Zk
 
 Entries = tuple[tuple[int, int], ...]
+
+WHERE = TopicPartition("topic", 0)
 
 
 class CacheInMemory(EpochCache):
@@ -113,30 +119,46 @@ class Decision(NamedTuple):
     lives: tuple[tuple[int, int], ...]
 
 
-@cache
-def decision(
+def _controller(
     zk: Zk,
     seen: tuple[int, ...],
-    suspect: frozenset[int],
-    lost: frozenset[int],
-    preferred: int | None,
-    min_insync: int,
-) -> Decision | None:
-    """What the real controller decides about one partition, for a failure or for a wish; None if it leaves it as it is."""
+    *,
+    data: Mapping[int, DataState] = MappingProxyType({}),
+    failed: Iterable[int] = (),
+    preferred: int | None = None,
+    min_insync: int = 1,
+) -> tuple[ControllerState, list[Action]]:
+    """A real controller that has just read everything, and what it wants done first."""
     controller = ControllerState(9, 1, min_insync)
-    replicas = tuple(range(len(seen)))
+    for b in failed:
+        controller._leaders.failed(b, [WHERE])
+    replicas, adding, removing, _ = zk.assignment
     if preferred is not None:
         replicas = (preferred, *(b for b in replicas if b != preferred))
-    data = {**dict.fromkeys(suspect, DataState.TAIL_SUSPECT), **dict.fromkeys(lost, DataState.LOST)}
     brokers = {
         b: Broker(BrokerEndpoint(b, "host", 9092), epoch, data.get(b, DataState.WHOLE))
         for b, epoch in enumerate(seen)
         if epoch
     }
     state = PartitionStateZnode(zk.leader, zk.epoch, 1, zk.isr, zk.eligible, lost=zk.lost)
-    topic = TopicZnode({0: replicas}, "id")
-    loaded = LoadedTopic("topic", topic, 0, {}, {0: VersionedState(state, zk.version)})
-    actions = controller.loaded(brokers, [loaded], [])
+    topic = TopicZnode({0: replicas}, "id", {0: adding}, {0: removing})
+    loaded = LoadedTopic(WHERE.topic, topic, 0, {}, {0: VersionedState(state, zk.version)})
+    return controller, controller.loaded(brokers, [loaded], [])
+
+
+@cache
+def decision(
+    zk: Zk,
+    seen: tuple[int, ...],
+    suspect: frozenset[int],
+    lost: frozenset[int],
+    failed: frozenset[int],
+    preferred: int | None,
+    min_insync: int,
+) -> Decision | None:
+    """What the real controller decides about one partition, for a failure or for a wish; None if it leaves it as it is."""
+    data = {**dict.fromkeys(suspect, DataState.TAIL_SUSPECT), **dict.fromkeys(lost, DataState.LOST)}
+    controller, actions = _controller(zk, seen, data=data, failed=failed, preferred=preferred, min_insync=min_insync)
     if preferred is not None:
         actions = controller.preferred_leaders()
     for action in actions:
@@ -145,3 +167,42 @@ def decision(
             found = change.state
             return Decision(found.leader, found.isr, found.elr, found.lost, tuple(change.broker_epochs.items()))
     return None
+
+
+def _assignment(controller: ControllerState) -> Assignment:
+    topic = controller.topics[WHERE.topic]
+    return Assignment(topic.replicas[0], topic.adding.get(0, ()), topic.removing.get(0, ()), topic.counted(0))
+
+
+@cache
+def counted(zk: Zk, seen: tuple[int, ...]) -> Assignment:
+    """The same assignment, with those that count by what stands in ZooKeeper now."""
+    controller = ControllerState(9, 1)
+    replicas, adding, removing, _ = zk.assignment
+    state = VersionedState(PartitionStateZnode(zk.leader, zk.epoch, 1, zk.isr, zk.eligible), zk.version)
+    topic = TopicZnode({0: replicas}, "id", {0: adding}, {0: removing})
+    controller.topic_created(LoadedTopic(WHERE.topic, topic, 0, {}, {0: state}))
+    return _assignment(controller)
+
+
+@cache
+def begun_move(zk: Zk, seen: tuple[int, ...], target: tuple[int, ...], *, forgets_movers: bool) -> Assignment | None:
+    """The assignment as a move begins; None if there is nothing to begin."""
+    controller, _ = _controller(zk, seen)
+    if forgets_movers:  # as if those that are on their way out had gone already
+        topic = controller.topics[WHERE.topic]
+        topic.replicas[0] = topic.target(0)
+        topic.removing.pop(0, None)
+    return _assignment(controller) if controller.move(WHERE, target) else None
+
+
+@cache
+def ended_move(zk: Zk, seen: tuple[int, ...]) -> tuple[Assignment, tuple[int, ...]] | None:
+    """The assignment once a move has ended, and who must delete what it has; None if none ends now."""
+    _, actions = _controller(zk, seen)
+    if any(isinstance(action, WriteStates) for action in actions):
+        return None  # first that, and then the rest
+    controller, actions = _controller(zk, seen)
+    stops = tuple(a.broker for a in actions if isinstance(a, Tell) and isinstance(a.request, StopReplicaRequest))
+    after = _assignment(controller)
+    return (after, stops) if after != zk.assignment else None

@@ -15,5 +15,7 @@ RULES = {
     "formerLifeFetch": "a fetch of a follower's former life is not counted after one of its present life (KIP-903)",
     "outlivedEligible": "nothing is committed while ZooKeeper calls one eligible that may lack it, whatever min.insync (I13)",
     "emptyDisk": "a broker whose disk is empty, or an older copy, says so; if it was the last in sync, nobody leads (I14)",
+    "secondMove": "whoever holds records stays a replica until the last of several moves has ended",
+    "failedElection": "a replica that cannot begin its epoch says so, and another is elected",
     "suspectTail": "a broker that may have lost its tail is not elected while another in-sync replica is known (I14)",
 }

@@ -6,6 +6,7 @@ States are remembered by their hash, 64 bits; a trace is found again by walking 
 import time
 from dataclasses import dataclass
 
+from tests.model.moves import moved_too_far
 from tests.model.protocol import Protocol
 from tests.model.real_code import leader_state
 from tests.model.states import State, Violation
@@ -32,6 +33,8 @@ def check(s: State, *, superset: bool) -> str:
     """Which promise a state breaks, empty if none."""
     if not s.zk.isr:
         return "the ISR is empty"
+    if outside := moved_too_far(s.zk):
+        return outside
     for b, broker in enumerate(s.brokers):
         if broker.leading is None:
             continue
@@ -74,7 +77,7 @@ def search(protocol: Protocol, states_max: int) -> Found:
                 if fingerprint in came_from:
                     continue
                 came_from[fingerprint] = (hash(s), label)
-                broken = check(after, superset=superset)
+                broken = check(after, superset=superset) or protocol.stuck(after)
                 if broken:
                     return found(False, broken, after)
                 following.append(after)

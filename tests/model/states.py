@@ -24,6 +24,21 @@ class Bounds(NamedTuple):
     """Whether min.insync.replicas becomes 1 on the way: each broker, and the controller, hears of it when it hears of it."""
     wipes: int = 0
     """How often a broker comes back with an empty disk."""
+    replicas: tuple[int, ...] = REPLICAS
+    """The replicas in the beginning."""
+    moves: int = 0
+    """How often the partition is sent elsewhere."""
+    failures: int = 0
+    """How often a disk fails as its broker is to lead."""
+
+
+class Assignment(NamedTuple):
+    """Of a partition that may be moving; ``counted`` are those that a leader may let into its ISR."""
+
+    replicas: tuple[int, ...] = REPLICAS
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    counted: tuple[int, ...] = REPLICAS
 
 
 class Zk(NamedTuple):
@@ -33,6 +48,7 @@ class Zk(NamedTuple):
     version: int
     eligible: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
+    assignment: Assignment = Assignment()
 
     @property
     def holders(self) -> frozenset[int]:
@@ -65,6 +81,8 @@ class Leading(NamedTuple):
     change: Pending | None
     followers: tuple[tuple[int, int], ...]
     """The log end offset and broker epoch of each replica, as last fetched in this leader epoch."""
+    replicas: tuple[int, ...] = REPLICAS
+    """Whom it may let into the ISR."""
 
 
 class Broker(NamedTuple):
@@ -84,6 +102,14 @@ class Order(NamedTuple):
     to: int
     broker_epoch: int
     state: Zk
+
+
+class Stop(NamedTuple):
+    """StopReplica on its way, with the leader epoch of its time: delete what you have."""
+
+    to: int
+    broker_epoch: int
+    epoch: int
 
 
 class StaleFetch(NamedTuple):
@@ -122,6 +148,11 @@ class State(NamedTuple):
     lost: frozenset[int] = NOTHING
     """In-sync replicas that came back with an empty disk."""
     wipes: int = 0
+    stops: frozenset[Stop] = NOTHING
+    moves: int = 0
+    failed: frozenset[int] = NOTHING
+    """Brokers whose disk failed as they were to lead."""
+    failures: int = 0
 
 
 Step = tuple[str, State]

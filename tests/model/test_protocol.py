@@ -1,6 +1,6 @@
 """The protocol keeps its promises with all rules on, and breaks one of them with any rule off.
 
-``pytest tests/model -s`` prints the number of states, and how each rule's absence loses a record, step by step.
+``pytest tests/model -s`` prints the number of states, and what each rule's absence leads to, step by step.
 """
 
 import pytest
@@ -22,6 +22,9 @@ ALL_OF_IT = {
     "min.insync.replicas is lowered": Bounds(2, 1, 1, 1, 0, min_insync=2, isr=(0,), eligible=(1,), lowered=True),
     "an empty disk": Bounds(3, 1, 0, 1, 0, wipes=1),
     "an empty disk of the last in sync": Bounds(3, 1, 0, 2, 0, isr=(0,), wipes=1),
+    "a move": Bounds(3, 1, 1, 0, 0, isr=TWO, replicas=TWO, moves=1),
+    "two moves": Bounds(3, 1, 0, 0, 0, isr=TWO, replicas=TWO, moves=2),
+    "a disk that fails at an election": Bounds(3, 1, 0, 1, 0, failures=1),
     "a join and a restart that loses the tail": Bounds(2, 1, 1, 1, 1, isr=TWO),
 }
 
@@ -48,6 +51,8 @@ WHERE_IT_SHOWS = {
     "formerLifeFetch": Bounds(2, 1, 1, 1, 1, isr=TWO),
     "outlivedEligible": Bounds(2, 1, 0, 1, 0, min_insync=2, isr=(0,), eligible=(1,), lowered=True),
     "emptyDisk": Bounds(2, 1, 0, 1, 0, wipes=1),
+    "secondMove": Bounds(3, 1, 0, 0, 0, isr=TWO, replicas=TWO, moves=2),
+    "failedElection": Bounds(3, 1, 0, 1, 0, failures=1),
     "suspectTail": Bounds(2, 1, 0, 1, 1),
 }
 
@@ -73,11 +78,11 @@ def test_with_all_rules_no_acked_record_is_lost_in_a_long_search_either(bounds):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("rule", RULES)
-def test_without_this_rule_an_acked_record_is_lost(rule):
+def test_without_this_rule_a_promise_is_broken(rule):
     found = search(Protocol(WHERE_IT_SHOWS[rule], frozenset({rule})), states_max=400_000)
     print(f"\nwithout the rule that {RULES[rule]}: {found}")
-    assert found.broken, f"{rule} off and nothing lost: {found}"
-    assert len(found.trace) > 3
+    assert found.broken, f"{rule} off and nothing broken: {found}"
+    assert len(found.trace) > 1
 
 
 def test_a_search_that_is_cut_short_says_so():

@@ -5,12 +5,21 @@ import time
 
 import pytest
 
+from ottla.net.connection import Connection
+from ottla.net.reply import Reply
+from ottla.wire.connection import IncomingRequest
 from ottla.wire.framing import GROWTH, LENGTH
 from ottla.wire.requests import MetadataRequest
-from tests.component.net.conftest import HELLO, RawPeer, RunningServer, Serve, frame
+from tests.component.net.conftest import HELLO, RawPeer, RunningServer, Serve, answer_versions, frame
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("loop_errors")
+
+
+def fails(request: IncomingRequest, connection: Connection) -> Reply:
+    if request.client_id == "fatal":
+        raise ZeroDivisionError("a bug in a handler")
+    return answer_versions(request, connection)
 
 
 def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -243,3 +252,19 @@ async def test_stopping_hangs_up_on_everybody(serve: Serve) -> None:
         assert await peer.closed() == b""
     with pytest.raises(OSError):
         await running.connect()
+
+
+async def test_a_handler_that_fails_ends_no_turn_but_its_own(
+    serve: Serve, loop_errors: list[dict[str, object]]
+) -> None:
+    running = await serve(fails)
+    peer = await running.connect()
+    peer.ask(HELLO, client_id="fatal")
+    await peer.closed()
+    done = asyncio.Event()
+    running.server.turn.put_off(done.set)
+    async with asyncio.timeout(2):
+        await done.wait()
+    await still_serves(running)
+    await peer.aclose()
+    loop_errors.clear()  # that it was a bug is not kept secret

@@ -251,3 +251,24 @@ def test_times_before_the_log_start_are_not_found(open_log, make_batch):
         log.append_as_leader(make_batch(timestamp=timestamp), 0, 0)
     log.delete_records_before(1)
     assert read_header(log.find_by_timestamp(5)).base_offset == 1
+
+
+def test_readers_of_the_tail_share_one_copy(open_log, make_batch):
+    log = open_log()
+    for _ in range(3):
+        log.append_as_leader(make_batch(), 0, 0)
+    first, second = (log.read(1, 1 << 20, up_to=3, at_least_one=True)[0] for _ in range(2))
+    last = log.read(2, 1 << 20, up_to=3, at_least_one=True)[0]
+    assert first.obj is second.obj is last.obj
+    assert bytes(first)[100:] == bytes(last)
+
+
+def test_a_shared_copy_is_not_of_what_was_cut(open_log, make_batch):
+    log = open_log()
+    for _ in range(2):
+        log.append_as_leader(make_batch(fill=7), 0, 0)
+    held = log.read(1, 1 << 20, up_to=2, at_least_one=True)[0]
+    log.truncate_to(1)
+    log.append_as_leader(make_batch(fill=8), 1, 0)
+    (read,) = log.read(1, 1 << 20, up_to=2, at_least_one=True)
+    assert (held[-1], read[-1]) == (7, 8)

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig
 from ottla.wire.batch import MAGIC_KAFKA, Codec, build_batch, read_header, stamp
+from ottla.wire.errors import ReplicaNotAvailable
 from ottla.wire.payload_check import STREAM_BEGINS
 
 
@@ -91,7 +92,13 @@ class LogMachine(RuleBasedStateMachine):
     @rule(back=st.integers(0, 12))
     def truncate(self, back: int) -> None:
         offset = max(self.start, self.end - back)
-        self.log.truncate_to(offset)
+        try:
+            self.log.truncate_to(offset)
+        except ReplicaNotAvailable:
+            assert self.held, "nobody holds what is to be cut"
+            self.reads_like_the_list()
+            self.held.clear()
+            self.log.truncate_to(offset)
         while self.batches and self.batches[-1][1] > offset:
             offset = min(offset, self.batches.pop()[0])
         # Past a gap the log ends where it was cut; inside a batch, where the batch began.
@@ -119,6 +126,12 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def hold_a_slice(self) -> None:
         for view in self.log.read(self.start, 1 << 20, up_to=self.end, at_least_one=False):
+            self.held.append((view, bytes(view)))
+
+    @rule(back=st.integers(0, 12))
+    def hold_what_may_be_cut(self, back: int) -> None:
+        stays = max(self.start, self.end - back)
+        for view in self.log.read(self.start, 1 << 20, up_to=self.end, at_least_one=False, stays=stays):
             self.held.append((view, bytes(view)))
 
     @rule()

@@ -4,11 +4,17 @@ import os
 
 import pytest
 
+from ottla.broker.storage.log_loading import read_producers
 from ottla.broker.storage.mapped_file import COPY_MAX
+from ottla.broker.storage.producers import ProducerStates
+from ottla.wire.batch import MAGIC_KAFKA, Codec, build_batch
 from ottla.wire.errors import (
     FencedLeaderEpoch,
     OffsetOutOfRange,
+    OutOfOrderSequenceNumber,
+    ReplicaNotAvailable,
 )
+from ottla.wire.payload_check import STREAM_BEGINS
 from tests.support.logs import fill, offsets_in, read_all
 
 # --- retention ---
@@ -100,21 +106,92 @@ def test_truncation_before_the_first_segment_starts_over_there(open_log, make_ba
     assert log.append_as_leader(make_batch(), 0, 0).first_offset == 50
 
 
-def test_a_reader_keeps_its_slice_while_the_log_is_cut_under_it(open_log, make_batch, tmp_path):
+def test_a_reader_keeps_its_slice_while_the_log_is_cut_behind_it(open_log, make_batch, tmp_path):
     log = open_log()
     fill(log, make_batch, 8, size=COPY_MAX // 4, fill=1)
     (held,) = log.read(0, 1 << 30, up_to=8, at_least_one=False)
     fill(log, make_batch, 8, size=COPY_MAX // 4, fill=2)
-    (newer,) = log.read(0, 1 << 30, up_to=16, at_least_one=False)  # maps anew: the first slice holds an old map
+    (newer,) = log.read(0, 1 << 30, up_to=10, at_least_one=False)  # maps anew: the first slice holds an old map
     before, before_newer = bytes(held), bytes(newer)
-    del newer
-    inode = (tmp_path / "t-0" / f"{0:020d}.log").stat().st_ino
-    log.truncate_to(2)
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    inode = path.stat().st_ino
+    log.truncate_to(10)
+    assert (path.stat().st_ino, path.stat().st_size) == (inode, 10 * COPY_MAX // 4), "in place: nothing is copied"
     fill(log, make_batch, 4, size=COPY_MAX // 4, fill=3)
-    assert bytes(held) == before
-    assert (tmp_path / "t-0" / f"{0:020d}.log").stat().st_ino != inode
-    assert read_all(log)[: COPY_MAX // 2] == before_newer[: COPY_MAX // 2]
-    assert offsets_in(read_all(log)) == list(range(6))
+    assert (bytes(held), bytes(newer)) == (before, before_newer)
+    assert offsets_in(read_all(log)) == list(range(14))
+
+
+def test_a_cut_through_a_slice_that_is_held_is_put_off(open_log, make_batch):
+    log = open_log()
+    fill(log, make_batch, 8, size=COPY_MAX // 4)
+    (held,) = log.read(0, 1 << 30, up_to=8, at_least_one=False)
+    before = bytes(held)
+    with pytest.raises(ReplicaNotAvailable):
+        log.truncate_to(7)
+    assert (log.log_end_offset, log.failed, bytes(held)) == (8, False, before)
+    del held
+    log.truncate_to(7)
+    assert offsets_in(read_all(log)) == list(range(7))
+
+
+def test_what_may_be_cut_is_copied_so_that_no_follower_is_in_the_way(open_log, make_batch):
+    log = open_log()
+    fill(log, make_batch, 8, size=COPY_MAX // 4)
+    held = log.read(0, 1 << 30, up_to=8, at_least_one=False, stays=5)
+    before = b"".join(held)
+    log.truncate_to(5)
+    assert b"".join(held) == before
+
+
+def test_a_cut_reads_no_more_of_the_log_than_it_takes(open_log, make_batch, monkeypatch):
+    """Not every header from the start, to learn who the producers were: the last batch of each is near the end."""
+    log = open_log()
+    for sequence in range(3000):
+        log.append_as_leader(idempotent(7, sequence), 0, 0)
+    for sequence in range(10):
+        log.append_as_leader(idempotent(8, sequence), 0, 0)
+    read = []
+    real = os.pread
+
+    def counted(fd, size, position):
+        read.append(size)
+        return real(fd, size, position)
+
+    monkeypatch.setattr(os, "pread", counted)
+    log.truncate_to(2900)
+    assert sum(read) < 400_000 < log.size
+    assert log.append_as_leader(idempotent(7, 2900), 0, 0).first_offset == 2900
+    assert log.append_as_leader(idempotent(7, 2900), 0, 0).first_offset == 2900, "and it is known again"
+    with pytest.raises(OutOfOrderSequenceNumber):
+        log.append_as_leader(idempotent(8, 10), 0, 0)
+    assert log.append_as_leader(idempotent(8, 0), 0, 0).first_offset == 2901
+
+
+def test_after_a_cut_producers_are_known_as_if_the_log_had_been_read_anew(open_log):
+    log = open_log(segment_bytes=20_000, index_interval_bytes=500)
+    sequences = {7: 0, 8: 0, 9: 0}
+    for number in range(600):
+        producer = 7 if number < 300 else 8 if number % 3 else 9
+        log.append_as_leader(idempotent(producer, sequences[producer]), 0, 0)
+        sequences[producer] += 1
+    for end in (540, 500, 310, 301, 120):
+        log.truncate_to(end)
+        known = {producer: batches[-1] for producer, _, batches in log._producers.dump()}
+        anew = {
+            producer: batches[-1] for producer, _, batches in read_producers(log._segments, 0, ProducerStates()).dump()
+        }
+        assert known == anew, end
+
+
+def idempotent(producer_id, sequence):
+    payload = STREAM_BEGINS[Codec.ZSTD].ljust(140, b".")
+    return memoryview(
+        build_batch(
+            payload, magic=MAGIC_KAFKA, attributes=Codec.ZSTD, count=1, first_timestamp=1, max_timestamp=1,
+            producer_id=producer_id, producer_epoch=0, base_sequence=sequence,
+        )
+    )  # fmt: skip
 
 
 def test_without_readers_truncation_cuts_the_file_in_place(open_log, make_batch, tmp_path):

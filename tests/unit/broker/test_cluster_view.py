@@ -57,8 +57,8 @@ def test_brokers_that_come_and_go_are_seen_at_once() -> None:
 # --- how new it is -------------------------------------------------------------------------------------------------------
 
 
-def order(epoch: int, version: int, *, full: bool = True, complete: bool = True) -> UpdateMetadataRequest:
-    return UpdateMetadataRequest(1, epoch, 1, full, [broker(1)], [], [], [], version, complete)
+def order(epoch: int, version: int, *, full: bool = True, piece: int = 0, more: bool = False) -> UpdateMetadataRequest:
+    return UpdateMetadataRequest(1, epoch, 1, full, [broker(1)], [], [], [], version, piece, more)
 
 
 def test_answers_carry_the_version_that_the_controller_told() -> None:
@@ -82,7 +82,11 @@ def test_order_that_comes_late_does_not_make_the_view_older() -> None:
 
 def test_view_that_has_some_of_the_pieces_does_not_speak() -> None:
     known = ClusterView("cluster")
-    known.update(order(3, 8, complete=False))
+    known.update(order(3, 8, more=True))
     assert (known.known, known.version) == (False, (0, 0))
-    known.update(order(3, 8, full=False))
+    known.update(order(3, 8, piece=1))
     assert (known.known, known.version) == (True, (3, 8))
+    known.update(order(3, 9, full=False, more=True))
+    assert known.version == (3, 8), "a part of a later change makes it no newer"
+    known.update(order(3, 9, full=False))
+    assert known.version == (3, 9)

@@ -21,7 +21,7 @@ def versions(actions: list[Action]) -> dict[int, int]:
     told: dict[int, int] = {}
     for action in actions:
         if isinstance(action, Tell) and isinstance(action.request, UpdateMetadataRequest):
-            assert action.request.complete
+            assert not action.request.more
             told[action.broker] = max(told.get(action.broker, 0), action.request.version)
     return told
 

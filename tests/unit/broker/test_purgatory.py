@@ -222,3 +222,40 @@ async def test_operations_that_are_done_are_not_kept_until_their_time_would_have
         wait(purgatory, Operation(), "p", timeout_s=3600).give(DONE)
     assert len(purgatory._deadlines) <= SPARE_DEADLINES + 3
     assert patient in [operation for _, _, operation in purgatory._deadlines]
+
+
+# --- what fails, fails alone ------------------------------------------------------------------------------------------------
+
+
+def failing() -> None:
+    raise ZeroDivisionError("a bug")
+
+
+async def test_work_that_fails_ends_the_turn_and_the_rest_is_done_in_the_next() -> None:
+    turn, done = Turn(), []
+    turn.begin()
+    turn.put_off(failing)
+    turn.put_off(lambda: done.append("left over"))
+    with pytest.raises(ZeroDivisionError):
+        turn.end()
+    await turns()
+    assert done == ["left over"]
+    turn.put_off(lambda: done.append("later"))
+    await turns()
+    assert done == ["left over", "later"]
+
+
+async def test_an_answer_that_cannot_be_given_keeps_no_other_waiting(purgatory: Purgatory) -> None:
+    operations = [Operation() for _ in range(2)]
+    first, second = (wait(purgatory, operation, "p") for operation in operations)
+    first.on_given = failing
+    for operation in operations:
+        operation.result = DONE
+    purgatory.touch("p")
+    await turns()
+    assert second.reply is DONE
+    late = wait(purgatory, Operation(), "p", timeout_s=0.01)
+    late.on_given = failing
+    assert await given(wait(purgatory, Operation(), "p", timeout_s=0.05)) is GIVEN_UP
+    assert await given(wait(purgatory, Operation(), "p", timeout_s=0.01)) is GIVEN_UP
+    assert empty(purgatory)

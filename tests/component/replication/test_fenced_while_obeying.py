@@ -1,0 +1,42 @@
+"""An order that waits, for the disk or for another order, is looked at again before it is obeyed."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from ottla.broker.replication.partitions import Partitions
+from ottla.wire.errors import StaleBrokerEpoch
+from ottla.wire.names import TopicPartition
+from tests.component.replication.brokers import LEADER, Cluster, turns
+
+A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
+
+
+async def test_a_broker_that_was_fenced_meanwhile_does_not_lead(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.create(A0)
+    go_on, begun = threading.Event(), threading.Event()
+    real = Partitions._open_logs
+
+    def slow(partitions: Partitions, states: Any) -> Any:
+        begun.set()
+        assert go_on.wait(10)
+        return real(partitions, states)
+
+    monkeypatch.setattr(Partitions, "_open_logs", slow)
+    cluster.decide(A0, LEADER)
+    cluster.decide(B0, LEADER)
+    first = asyncio.create_task(cluster.tell(cluster.leader, B0))  # it makes a log, and waits for the disk
+    second = asyncio.create_task(cluster.tell(cluster.leader, A0))  # it waits for the first
+    await turns()
+    assert begun.wait(10)
+    cluster.leader.partitions.step_down_all()
+    go_on.set()
+    outcomes = await asyncio.gather(first, second, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [StaleBrokerEpoch] * 2
+    assert not any(partition.is_leader for partition in cluster.leader.partitions)
+    await cluster.tell(cluster.leader, A0, B0)  # the controller's word for the next life
+    assert all(partition.is_leader for partition in cluster.leader.partitions)
