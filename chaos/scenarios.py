@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from ottla.chaos.faults import Fault, Kind, Role, Step
-from ottla.chaos.schedule import Pattern, alone_s, grace_s, late_s, random_steps, repeated
+from ottla.chaos.schedule import QUIET_S, Pattern, alone_s, grace_s, late_s, random_steps, repeated
 
 AFTER_S = 4.0
 """How long a fault goes on after the cluster should have dealt with it, to see that it did."""
@@ -104,15 +104,40 @@ def _timed(name: str, what: str, fault: Fault, lasts_s: Callable[[float, Random]
 def _lower_while_alone(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
     """A leader is alone, then acknowledges alone, and dies; those who left before that come back without it."""
     return [
-        (0.0, 4.0, Fault(Kind.KILL, Role.FOLLOWERS, pick=number)),
-        (0.5, 5.5, Fault(Kind.MIN_INSYNC, Role.TOPIC)),  # the controller may be among the dead
-        (3.0, 3.0, Fault(Kind.KILL, Role.LEADER, pick=number)),
+        (0.0, 3.2, Fault(Kind.KILL, Role.FOLLOWERS, pick=number)),
+        (0.5, 6.5, Fault(Kind.MIN_INSYNC, Role.TOPIC)),  # the controller may be among the dead
+        (3.0, 4.0, Fault(Kind.KILL, Role.LEADER, pick=number)),
     ]
 
 
 def _give_up_alone(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
     """Nothing can be acknowledged for longer than hasty producers try, and then it can."""
     return [(0.0, chance.uniform(3.0, 5.0), Fault(Kind.KILL, Role.FOLLOWERS, pick=number))]
+
+
+def _in_turn(seconds: float, seed: int, offered: Collection[Kind], session_s: float) -> list[Step]:
+    """One after the other, with a quiet moment between."""
+
+    def one_round(number: int, chance: Random) -> list[tuple[float, float, Fault]]:
+        lowered = [
+            (at * session_s, lasts * session_s, fault) for at, lasts, fault in _lower_while_alone(number, chance)
+        ]
+        groups = (
+            [(0.0, alone_s(session_s, chance), Fault(Kind.WIPE, Role.LEADER, pick=number))],
+            [(0.0, late_s(session_s, chance), Fault(Kind.LATE_ANSWERS, Role.LEADER, pick=number + 1))],
+            lowered,
+            [(0.0, 6.0, Fault(Kind.REASSIGN, Role.TOPIC, pick=number))],
+            [(0.0, 6.0, Fault(Kind.BAD_ELECTION, Role.LEADER, pick=number + 2))],
+            _give_up_alone(number, chance),
+        )
+        faults: list[tuple[float, float, Fault]] = []
+        begins = 0.0
+        for group in groups:
+            faults += [(begins + at, lasts, fault) for at, lasts, fault in group if fault.kind in offered]
+            begins += max(at + lasts for at, lasts, _ in group) + QUIET_S
+        return faults
+
+    return repeated(one_round, seconds, seed, progress=False)
 
 
 _RACKS = Shape(brokers=5, racks=2, min_insync=1)
@@ -201,6 +226,13 @@ SCENARIOS: dict[str, Scenario] = {
             "bad-election",
             "a leader dies, and the disk of its heir fails as it is elected",
             Fault(Kind.BAD_ELECTION, Role.LEADER),
+        ),
+        Scenario(
+            "in-turn",
+            "wiped-disk, late-answers, min-insync-lowered, reassign-twice, bad-election and give-up, in turn",
+            _in_turn,
+            frozenset({Kind.WIPE, Kind.KILL, Kind.MIN_INSYNC, Kind.REASSIGN, Kind.BAD_ELECTION, Kind.LATE_ANSWERS}),
+            may_skip=0.2,
         ),
         Scenario("calm", "no fault at all: what the workload does by itself", lambda *_: []),
     )
