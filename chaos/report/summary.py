@@ -83,6 +83,7 @@ def told(outcome: RunOutcome) -> str:
         f"{heard}, {compared}",
         f"latency p50 {latency['p50']} ms, p99 {latency['p99']} ms, longest {latency['max']} ms",
     ]
+    lines += [f"left out: {why}" for why in found["skipped"]]
     lines += [f"not offered by {found['target']}: {kind} ({why})" for kind, why in found["not_offered"].items()]
     lines.append(verdict(outcome))
     if not outcome.passed:
