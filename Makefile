@@ -65,7 +65,7 @@ compose-up: images        ## three ZooKeepers and three brokers in containers; P
 compose-down:             ## stop them; VOLUMES=1 deletes their data too
 	docker/compose.sh down $(if $(VOLUMES),--volumes)
 
-chaos: $(BUILT)           ## ten minutes of random faults under load (CHAOS_SECONDS=600, SEED=1); reports in chaos-results/
+chaos: $(BUILT)           ## ten minutes of faults under load, some in turn, most random (CHAOS_SECONDS=600, SEED=1); reports in chaos-results/
 	chaos/scripts/suite.sh $(BIN)/python $(or $(CHAOS_SECONDS),600)
 
 docker-test: images       ## the tests on live containers

@@ -6,6 +6,9 @@ from enum import StrEnum
 CLIENTS = "clients"
 """The one name in cuts that is not a node's: all producers, consumers and admins."""
 
+TOPIC = "topic"
+"""Whom faults meet that are done to the topic."""
+
 
 class Kind(StrEnum):
     """A fault; each has an end, which undoes it."""
@@ -30,12 +33,22 @@ class Kind(StrEnum):
     """Nothing passes between the victims and anybody else."""
     LOSE_ANSWERS = "lose-answers"
     """Clients' requests arrive and are done, and the answers are lost with their connections."""
+    LATE_ANSWERS = "late-answers"
+    """Answers to clients are held back, then the victim sleeps: when both end, its answers come after its successor's."""
     SLOW = "slow"
     """Everything on the way to the victims takes longer."""
     DISK_FULL = "disk-full"
     """Every write to disk fails; the end lets them succeed and starts the broker anew."""
     CLOCK = "clock"
     """The wall clock is wrong."""
+    WIPE = "wipe"
+    """All brokers are killed; the victim's data is deleted, and it is started alone. The end starts the others."""
+    MIN_INSYNC = "min-insync"
+    """The topic's min.insync.replicas is lowered to 1; the end raises it again."""
+    REASSIGN = "reassign"
+    """The victim's partition is moved, and moved elsewhere before that has ended; the end moves it back."""
+    BAD_ELECTION = "bad-election"
+    """The victim is killed, and who should lead in its place cannot write its epoch; the end mends the disk and starts both."""
 
 
 class Role(StrEnum):
@@ -64,11 +77,27 @@ class Role(StrEnum):
     ZOOKEEPER_MAJORITY = "zookeeper-majority"
     ZOOKEEPER_ALL = "zookeeper-all"
     CLIENTS = "clients"
+    TOPIC = "topic"
+    """No node: the topic itself, or one partition of it."""
 
 
 BROKER_ROLES_OF_ONE = frozenset({Role.LEADER, Role.FOLLOWER, Role.CONTROLLER, Role.BROKER})
 
-SILENT = frozenset({Kind.PAUSE, Kind.CUT, Kind.CUT_FROM, Kind.CUT_TO, Kind.ISOLATE, Kind.LOSE_ANSWERS, Kind.DISK_FULL})
+TOPIC_KINDS = frozenset({Kind.MIN_INSYNC, Kind.REASSIGN})
+"""Done to the topic by an admin; no node suffers."""
+
+SILENT = frozenset(
+    {
+        Kind.PAUSE,
+        Kind.CUT,
+        Kind.CUT_FROM,
+        Kind.CUT_TO,
+        Kind.ISOLATE,
+        Kind.LOSE_ANSWERS,
+        Kind.LATE_ANSWERS,
+        Kind.DISK_FULL,
+    }
+)
 """Faults that others learn of by waiting: no connection closes."""
 
 

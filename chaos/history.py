@@ -1,7 +1,8 @@
 """What producers did, what consumers read and what the replicas hold at the end. Pure: times are arguments.
 
-Every value is unique. A send is *ok* (acknowledged), *failed* (certainly not stored) or *unknown*: it may be stored or not,
-now or later, and the checker takes either. All times are of one monotonic clock.
+Every value is unique, and records are compared as a whole: key, headers and timestamp too. A send is *ok* (acknowledged),
+*failed* (certainly not stored) or *unknown*: it may be stored or not, now or later, and the checker takes either. All times
+are of one monotonic clock.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from ottla.client.records import Receipt
+
+Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Outcome(Enum):
@@ -37,6 +40,9 @@ class Send:
     receipt: Receipt | None = None
     error: str = ""
     """What was heard instead of an acknowledgement."""
+    headers: Headers = ()
+    timestamp: int | None = None
+    """In milliseconds; None if the producer chose it and nobody has heard which."""
 
     @property
     def value(self) -> bytes:
@@ -58,11 +64,26 @@ class Read(NamedTuple):
     """One record as a consumer got it; a consumer's reads stand in the order in which it got them."""
 
     offset: int
-    value: bytes
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    timestamp: int = -1
 
 
 Reads = Mapping[int, Sequence[Read]]
 """What one consumer got, by partition."""
+
+
+class Session(NamedTuple):
+    """One consumer object of a reader, which nobody seeks once it has begun. ``begins`` is where it was told to, by partition.
+
+    A reader's first session is told the beginning, and each later one where the one before ended.
+    """
+
+    consumer: str
+    number: int
+    began: float
+    begins: Mapping[int, int]
 
 
 class Poll(NamedTuple):
@@ -105,6 +126,14 @@ class Event(NamedTuple):
     targets: tuple[str, ...] = ()
 
 
+class Lowered(NamedTuple):
+    """A time in which min.insync.replicas was less than it is else; both ends are told generously."""
+
+    began: float
+    ended: float
+    min_insync: int
+
+
 class Expectation(NamedTuple):
     """So many records of each of these partitions are acknowledged in this time, whatever goes on."""
 
@@ -127,4 +156,10 @@ class History:
     expectations: Sequence[Expectation] = ()
     min_insync: int = 1
     troubles: Sequence[str] = field(default=())
-    """What kept the cluster from healing, or a part of the run from its work."""
+    """What kept the cluster from healing."""
+    sessions: Sequence[Session] = ()
+    consumers: Sequence[str] = ()
+    """Readers that were to read everything from the beginning, while it was written."""
+    lowered: Sequence[Lowered] = ()
+    failures: Sequence[str] = ()
+    """What kept a part of the run from its work: then what was not found proves nothing."""

@@ -5,32 +5,44 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
 
-from ottla.chaos.faults import CLIENTS, Fault, Kind, NotOffered, Role, Step
+from ottla.chaos.faults import CLIENTS, Fault, Kind, NotOffered, Step
 from ottla.chaos.history import Event, Expectation
 from ottla.chaos.schedule import grace_s
-from ottla.chaos.targets.target import Target, names
+from ottla.chaos.targets.target import Target, broker_id, names
+from ottla.chaos.topic_faults import TopicFaults
+from ottla.chaos.victims import who
 from ottla.chaos.watcher import View, Watcher
 from ottla.wire.errors import OttlaError
 
 ALONE_S = 0.15
-"""How long the others stand still before a leader is killed ahead of them."""
+"""How long the others stand still before a leader is killed ahead of them, or clients hear nothing before it sleeps."""
+
+POSTPONED_S = 5.0
+"""So long a fault is put off whose victims suffer already, or which has none at the moment. Its end is not put off."""
+
+POSTPONED_STEP_S = 0.2
 
 SLOW_S = 0.15
 SKEW_S = 3600.0
 
-T = TypeVar("T")
-
 Undo = Callable[[], None]
 
 
-class Nemesis:
-    """Runs one schedule. All faults end in ``run``, or else in the target's ``heal_all``."""
+class _NotNow(Exception):
+    """A fault cannot be begun at the moment; the message says why."""
 
-    def __init__(self, target: Target, watcher: Watcher, partitions: int) -> None:
+
+class Nemesis:
+    """Runs one schedule. All faults end in ``run``, or else in the target's ``heal_all`` and the topic's ``restore``."""
+
+    def __init__(
+        self, target: Target, watcher: Watcher, partitions: int, topic: TopicFaults | None = None, replication: int = 0
+    ) -> None:
         self.events: list[Event] = []
         self.expectations: list[Expectation] = []
+        self.begun = 0
+        """How many faults took effect."""
         self.skipped: list[str] = []
         """Faults that could not be begun: their victims suffered another one already, or did not exist."""
         self.failures: list[str] = []
@@ -38,7 +50,10 @@ class Nemesis:
         self._target = target
         self._watcher = watcher
         self._partitions = tuple(range(partitions))
+        self._topic = topic
+        self._replication = replication
         self._busy: set[str] = set()
+        self._lasting: dict[str, Event] = {}
 
     def run(self, steps: Sequence[Step], stop: threading.Event) -> None:
         """Begin and end every step in its time; returns when the last has ended, or soon after ``stop``."""
@@ -47,8 +62,18 @@ class Nemesis:
         agenda: list[tuple[float, int, Callable[[], None]]] = []
 
         def begin(step: Step) -> None:
-            end = self._begin(step)
-            if end is not None:
+            try:
+                end = self._begin(step)
+            except _NotNow as why:
+                again = time.monotonic() - began + POSTPONED_STEP_S
+                if again < min(step.at_s + POSTPONED_S, step.end_s):
+                    heapq.heappush(agenda, (again, next(order), lambda: begin(step)))
+                else:
+                    self.skipped.append(f"{step.fault}: {why}")
+            except (NotOffered, OttlaError, OSError) as error:
+                self.skipped.append(f"{step.fault}: {error}")
+            else:
+                self.begun += 1
                 heapq.heappush(agenda, (step.end_s, next(order), end))
 
         for step in steps:
@@ -61,49 +86,86 @@ class Nemesis:
             try:
                 act()
             except (NotOffered, OttlaError, OSError) as error:
-                self.failures.append(f"a fault could not be begun or ended: {error}")
+                self.failures.append(f"a fault could not be ended: {error}")
+        # Whoever stopped us ends them.
+        self.events += [event._replace(until=time.monotonic()) for event in self._lasting.values()]
 
-    def _begin(self, step: Step) -> Callable[[], None] | None:
+    def _begin(self, step: Step) -> Undo:
+        """Do a fault, and give back what ends it; _NotNow if it has to wait."""
         fault = step.fault
         view = self._watcher.view
-        victims = self._who(fault.victim, fault.pick, view)
-        peers = [node for node in self._who(fault.peer, fault.pick, view) if node not in victims] if fault.peer else []
+        victims = who(self._target, fault.victim, fault.pick, view)
+        peers = (
+            [node for node in who(self._target, fault.peer, fault.pick, view) if node not in victims]
+            if fault.peer
+            else []
+        )
         if not victims or (fault.peer and not peers):
-            self.skipped.append(f"{fault}: there is nobody in that role now")
-            return None
-        if self._busy & set(victims):
-            self.skipped.append(f"{fault}: {', '.join(victims)} suffer already")
-            return None
-        self._busy.update(victims)
+            raise _NotNow("there is nobody in that role now")
+        touched = self._touched(fault, victims, view)
+        if self._busy & set(touched):
+            raise _NotNow(f"{', '.join(sorted(self._busy & set(touched)))} suffer already")
         # A replica that has not come back from the last fault is one more that is missing.
-        whole = all(len(part.isr) == len(part.replicas) for part in view.partitions)
+        whole = self._whole(view)
         now = time.monotonic()
+        self._busy.update(touched)
         try:
-            undo = self._do(fault, victims, peers)
-        except (NotOffered, OSError) as error:
-            self._busy.difference_update(victims)
-            self.skipped.append(f"{fault}: {error}")
-            return None
+            undo = self._do(fault, victims, touched, peers)
+        except BaseException:
+            self._busy.difference_update(touched)
+            raise
         what = (
             f"{fault.kind} {', '.join(victims)}" + (f" and {', '.join(peers)}" if peers else "") + f" ({fault.victim})"
         )
 
+        self._lasting[what] = Event(now, "fault", what, None, tuple(touched))
+
         def end() -> None:
-            undo()
-            over = time.monotonic()
-            self._busy.difference_update(victims)
-            self.events.append(Event(now, "fault", what, over, tuple(victims)))
-            noticed = now + grace_s(fault.kind, self._target.session_s)
-            if step.progress and whole and noticed < over:
-                self.expectations.append(Expectation(noticed, over, self._partitions, 1, what))
+            try:
+                undo()
+            finally:
+                over = time.monotonic()
+                self._busy.difference_update(touched)
+                self.events.append(self._lasting.pop(what)._replace(until=over))
+                noticed = now + grace_s(fault.kind, self._target.session_s)
+                if step.progress and whole and noticed < over:
+                    self.expectations.append(Expectation(noticed, over, self._partitions, 1, what))
 
         return end
 
+    def _whole(self, view: View) -> bool:
+        return all(
+            len(part.isr) == len(part.replicas) and len(part.isr) >= self._replication for part in view.partitions
+        )
+
+    def _touched(self, fault: Fault, victims: list[str], view: View) -> list[str]:
+        """All who suffer from a fault: more than its victims, with some."""
+        if fault.kind is Kind.WIPE:
+            others = [node for node in self._target.brokers() if node not in victims]
+            if self._busy or not self._whole(view) or not self._watcher.all_in_sync():
+                raise _NotNow("somebody else may lack records: one disk at a time is lost")
+            return [*victims, *others]
+        if fault.kind is Kind.BAD_ELECTION:
+            part = view.partitions[fault.pick % len(view.partitions)]
+            heirs = [broker for broker in part.replicas if broker != part.leader and broker in part.isr]
+            if len(heirs) < 2:  # else nobody is left to lead
+                raise _NotNow("too few are in sync")
+            return [*victims, *names(heirs[:1])]
+        return victims
+
     # --- doing -----------------------------------------------------------------------------------------------------------
 
-    def _do(self, fault: Fault, victims: list[str], peers: list[str]) -> Undo:
+    def _do(self, fault: Fault, victims: list[str], touched: list[str], peers: list[str]) -> Undo:
         """Begin a fault, and give back what ends it."""
         target = self._target
+        if fault.kind is Kind.WIPE:
+            return self._wipe(*touched)
+        if fault.kind is Kind.BAD_ELECTION:
+            return self._bad_election(fault.pick % len(self._partitions), *touched)
+        if fault.kind is Kind.MIN_INSYNC:
+            return self._lower_min_insync()
+        if fault.kind is Kind.REASSIGN:
+            return self._move_twice(fault.pick % len(self._partitions))
         if fault.kind is Kind.KILL:
             return self._each(victims, target.kill, target.start)
         if fault.kind is Kind.KILL_AHEAD:
@@ -114,6 +176,8 @@ class Nemesis:
             return self._each(victims, target.pause, target.resume)
         if fault.kind is Kind.LOSE_ANSWERS:
             return self._each(victims, target.lose_answers, target.answer_again)
+        if fault.kind is Kind.LATE_ANSWERS:
+            return self._answer_late(victims)
         if fault.kind is Kind.SLOW:
             return self._each(victims, lambda node: target.slow(node, SLOW_S), lambda node: target.slow(node, 0.0))
         if fault.kind is Kind.CLOCK:
@@ -137,6 +201,20 @@ class Nemesis:
 
         return end
 
+    def _answer_late(self, victims: list[str]) -> Undo:
+        """It serves for a moment while its answers wait on the way, so that there is something in them."""
+        free = self._each(
+            victims, lambda node: self._target.block(node, CLIENTS), lambda node: self._target.unblock(node, CLIENTS)
+        )
+        time.sleep(ALONE_S)
+        resume = self._each(victims, self._target.pause, self._target.resume)
+
+        def end() -> None:
+            free()
+            resume()
+
+        return end
+
     def _kill_ahead(self, victims: list[str]) -> Undo:
         others = [node for node in self._target.brokers() if node not in victims and node not in self._busy]
         resume = self._each(others, self._target.pause, self._target.resume)
@@ -146,12 +224,56 @@ class Nemesis:
         finally:
             resume()
 
-    def _free_and_restart(self, node: str) -> None:
-        """A log that failed stays failed until its broker is started anew."""
-        self._target.free_disk(node)
+    def _wipe(self, victim: str, *others: str) -> Undo:
+        """Nobody else loses anything: every acknowledged record is on another disk, too."""
+
+        def end() -> None:
+            for node in others:
+                if not self._target.running(node):
+                    self._target.start(node)
+
+        self._target.kill_together([victim, *others])
+        self._target.wipe(victim)
+        self._target.start(victim)
+        return end
+
+    def _bad_election(self, partition: int, leader: str, heir: str) -> Undo:
+        topic = self._the_topic.name
+        self._target.spoil_epochs(heir, topic, partition)
+        self._target.kill(leader)
+
+        def end() -> None:
+            self._target.mend_epochs(heir, topic, partition)
+            self._restart(heir)
+            self._target.start(leader)
+
+        return end
+
+    @property
+    def _the_topic(self) -> TopicFaults:
+        if self._topic is None:
+            raise NotOffered("this run has no topic of its own")
+        return self._topic
+
+    def _lower_min_insync(self) -> Undo:
+        topic = self._the_topic
+        topic.lower_min_insync()
+        return lambda: _if_anybody_answers(topic.raise_min_insync)
+
+    def _move_twice(self, partition: int) -> Undo:
+        topic = self._the_topic
+        topic.move_twice(partition, self._watcher.view, [broker_id(node) for node in self._target.brokers()])
+        return lambda: _if_anybody_answers(lambda: topic.move_back(partition))
+
+    def _restart(self, node: str) -> None:
         if self._target.running(node):
             self._target.kill(node)
         self._target.start(node)
+
+    def _free_and_restart(self, node: str) -> None:
+        """A log that failed stays failed until its broker is started anew."""
+        self._target.free_disk(node)
+        self._restart(node)
 
     def _cut(self, kind: Kind, victims: list[str], peers: list[str]) -> Undo:
         pairs: list[tuple[str, str]] = []
@@ -169,46 +291,13 @@ class Nemesis:
 
         return end
 
-    # --- victims ---------------------------------------------------------------------------------------------------------
 
-    def _who(self, role: Role, pick: int, view: View) -> list[str]:
-        """The names behind a role, as the cluster was last seen."""
-        brokers, servers = self._target.brokers(), self._target.zookeepers()
-        part = view.partitions[pick % len(view.partitions)]
-        followers = [broker for broker in part.replicas if broker != part.leader]
-        if role is Role.LEADER:
-            return names([part.leader]) if part.leader >= 0 else []
-        if role is Role.FOLLOWER:
-            return names(_one(followers, pick))
-        if role is Role.FOLLOWERS:
-            return names(followers)
-        if role is Role.CONTROLLER:
-            return names([view.controller]) if view.controller >= 0 else []
-        if role is Role.RACK:
-            racks = sorted(self._target.racks().items())
-            return racks[pick % len(racks)][1]
-        if role is Role.ZOOKEEPER_LEADER:
-            leader = self._target.zookeeper_leader()
-            return [leader] if leader is not None else []
-        return {
-            Role.BROKER: _one(brokers, pick),
-            Role.MINORITY: _some(brokers, (len(brokers) - 1) // 2, pick),
-            Role.MAJORITY: _some(brokers, len(brokers) // 2 + 1, pick),
-            Role.ALL: brokers,
-            Role.ZOOKEEPER: _one(servers, pick),
-            Role.ZOOKEEPER_MAJORITY: _some(servers, len(servers) // 2 + 1, pick),
-            Role.ZOOKEEPER_ALL: servers,
-            Role.CLIENTS: [CLIENTS],
-        }[role]
-
-
-def _one(among: Sequence[T], pick: int) -> list[T]:
-    return [among[pick % len(among)]] if among else []
-
-
-def _some(among: Sequence[str], count: int, pick: int) -> list[str]:
-    first = pick % len(among)
-    return [*among[first:], *among[:first]][:count]
+def _if_anybody_answers(undo: Undo) -> None:
+    """Else it is done when all is healed."""
+    try:
+        undo()
+    except OttlaError:
+        pass
 
 
 def describe(steps: Iterable[Step]) -> list[str]:

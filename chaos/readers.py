@@ -6,62 +6,67 @@ import uuid
 from collections import defaultdict
 from typing import Any
 
-from ottla.chaos.history import Poll, Read
+from ottla.chaos.history import Poll, Read, Session
 from ottla.chaos.schedule import REQUEST_TIMEOUT_S
+from ottla.chaos.threads import WatchedThread
 from ottla.client import Admin, Consumer
+from ottla.client.records import FetchedBatch
 from ottla.wire.errors import OttlaError
 
 FINAL_READ_S = 120.0
-SESSION_RECORDS = 20_000
-"""After so many records a reader closes its consumer and goes on with a new one, as a restarted program does."""
+SESSION_RECORDS = (12_000, 4_000, 20_000)
+"""After so many records, in turn, a reader closes its consumer and goes on with a new one, as a restarted program does."""
+
+LOOK_EVERY_MS = 500
+"""How often a reader asks who leads, whatever else happens: it reads from a new leader while the old one owes answers."""
 
 
 class Reader:
-    """One consumer of all partitions, from the beginning, in a thread of its own. Every poll is remembered."""
+    """One consumer of all partitions, from the beginning, in a thread of its own. Every session and every poll is remembered.
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    With ``subscribes`` it names the topic and begins at its earliest records; else it names partitions and offsets.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, *, subscribes: bool = False) -> None:
         self.name = f"reader-{uuid.uuid4().hex[:6]}"
+        self.sessions: list[Session] = []
         self.polls: list[Poll] = []
         self.positions = dict.fromkeys(range(partitions), 0)
-        self.failures: list[BaseException] = []
         self._bootstrap = bootstrap
         self._topic = topic
+        self._subscribes = subscribes
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=self.name)
+        self.thread = WatchedThread(self.name, self._run)
 
     def start(self) -> None:
-        self._thread.start()
+        self.thread.start()
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join()
+        if self.thread.ident is not None:
+            self.thread.join()
 
     def wait_until(self, ends: dict[int, int], timeout_s: float) -> bool:
         """Whether it gets to these offsets in time."""
         deadline = time.monotonic() + timeout_s
         while any(self.positions[partition] < end for partition, end in ends.items()):
-            if time.monotonic() > deadline or self.failures:
+            if time.monotonic() > deadline or not self.thread.is_alive():
                 return False
             time.sleep(0.05)
         return True
 
     def _run(self) -> None:
-        try:
-            session = 0
-            while not self._stop.is_set():
-                self._one_session(session)
-                session += 1
-        except BaseException as failure:
-            self.failures.append(failure)
+        number = 0
+        while not self._stop.is_set():
+            self._one_session(number)
+            number += 1
 
-    def _one_session(self, session: int) -> None:
+    def _one_session(self, number: int) -> None:
         """A new consumer that goes on where the last one ended."""
-        read = 0
-        with open_consumer(self._bootstrap) as consumer:
-            for partition, position in self.positions.items():  # before they are assigned: nobody must guess
-                consumer.seek(self._topic, partition, position)
-            consumer.assign([(self._topic, partition) for partition in self.positions])
-            while not self._stop.is_set() and read < SESSION_RECORDS:
+        read, most = 0, SESSION_RECORDS[number % len(SESSION_RECORDS)]
+        self.sessions.append(Session(self.name, number, time.monotonic(), dict(self.positions)))
+        with self._open(number) as consumer:
+            while not self._stop.is_set() and read < most:
                 try:
                     batches = consumer.poll_batches(timeout=0.5)
                 except OttlaError as error:
@@ -69,14 +74,30 @@ class Reader:
                         raise
                     continue
                 for batch in batches:
-                    now = time.monotonic()
-                    reads = [
-                        Read(offset, value or b"")
-                        for offset, value in zip(batch.offsets(), batch.values(), strict=True)
-                    ]
-                    self.polls.append(Poll(self.name, session, now, batch.partition, reads))
+                    reads = reads_of(batch)
+                    self.polls.append(Poll(self.name, number, time.monotonic(), batch.partition, reads))
                     self.positions[batch.partition] = batch.next_offset
                     read += len(reads)
+
+    def _open(self, number: int) -> Consumer:
+        if self._subscribes and number == 0:
+            return open_consumer(
+                self._bootstrap, self._topic, auto_offset_reset="earliest", metadata_max_age_ms=LOOK_EVERY_MS
+            )
+        consumer = open_consumer(self._bootstrap, metadata_max_age_ms=LOOK_EVERY_MS)
+        for partition, position in self.positions.items():  # before they are assigned: nobody must guess
+            consumer.seek(self._topic, partition, position)
+        if self._subscribes:
+            consumer.subscribe([self._topic])
+        else:
+            consumer.assign([(self._topic, partition) for partition in self.positions])
+        return consumer
+
+
+def reads_of(batch: FetchedBatch) -> list[Read]:
+    """Whole records, as they came."""
+    columns = (batch.offsets(), batch.values(), batch.keys(), batch.headers(), batch.timestamps())
+    return [Read(*record) for record in zip(*columns, strict=True)]
 
 
 def read_everything(bootstrap: str, topic: str, timeout_s: float = FINAL_READ_S) -> dict[int, list[Read]]:
@@ -95,17 +116,12 @@ def read_everything(bootstrap: str, topic: str, timeout_s: float = FINAL_READ_S)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{topic}: read to {positions} of {ends} in {timeout_s:g} s")
             for batch in consumer.poll_batches(timeout=1):
-                reads = zip(batch.offsets(), batch.values(), strict=True)
-                found[batch.partition] += [Read(offset, value or b"") for offset, value in reads]
+                found[batch.partition] += reads_of(batch)
                 positions[batch.partition] = batch.next_offset
     return dict(found)
 
 
-def open_consumer(bootstrap: str, **options: Any) -> Consumer:
-    """A consumer that never jumps: without a position it fails."""
-    return Consumer(
-        bootstrap_servers=bootstrap,
-        auto_offset_reset="none",
-        request_timeout_ms=int(REQUEST_TIMEOUT_S * 1000),
-        **options,
-    )
+def open_consumer(bootstrap: str, *topics: str, **options: Any) -> Consumer:
+    """A consumer that never jumps unless it is told to: without a position it fails."""
+    settings = {"auto_offset_reset": "none", "request_timeout_ms": int(REQUEST_TIMEOUT_S * 1000), **options}
+    return Consumer(*topics, bootstrap_servers=bootstrap, **settings)

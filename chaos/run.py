@@ -17,14 +17,15 @@ from ottla.chaos.replicas import settled_replicas
 from ottla.chaos.scenarios import SCENARIOS, Scenario
 from ottla.chaos.schedule import ends
 from ottla.chaos.targets.target import Target
+from ottla.chaos.threads import WatchedThread
+from ottla.chaos.topic_faults import TopicFaults
 from ottla.chaos.watcher import Watcher
-from ottla.chaos.workload import Workload
+from ottla.chaos.workload import VARIED, Workload
 from ottla.client import Admin
 from ottla.wire.errors import ConfigError, OttlaError
 
-PRODUCERS = 3
-READERS = 2
-RATE = 300.0
+PRODUCERS = len(VARIED)
+RATE = 180.0
 """Records a second of each producer: a load that finds races, and a history that is checked in seconds."""
 
 CALM_S = 2.0
@@ -59,6 +60,8 @@ class Outcome:
     violations: list[Violation]
     skipped: list[str]
     missing: dict[Kind, str] = field(default_factory=dict)
+    begun: int = 0
+    """How many of the scheduled faults took effect."""
 
     @property
     def passed(self) -> bool:
@@ -73,6 +76,7 @@ def run(
     tell: Tell = lambda line: None,
     *,
     rate: float | None = RATE,
+    allow_skipped: bool = False,
 ) -> Outcome:
     """Run a scenario on a target, which is opened here and closed by its owner."""
     scenario = _scenario(scenario_name)
@@ -84,7 +88,8 @@ def run(
     steps = scenario.steps(seconds, seed, target.offered, target.session_s)
     tell(f"{scenario_name} on {target.name}, seed {seed}: {len(steps)} faults in {max(seconds, ends(steps)):.0f} s")
     topic = _make_topic(target, scenario)
-    return _Run(target, scenario, topic, _Plan(steps, seed, seconds), tell, rate).go()
+    may_skip = 1.0 if allow_skipped else scenario.may_skip
+    return _Run(target, scenario, topic, _Plan(steps, seed, seconds, may_skip), tell, rate).go()
 
 
 def _scenario(name: str) -> Scenario:
@@ -99,6 +104,8 @@ class _Plan(NamedTuple):
     steps: Sequence[Step]
     seed: int
     seconds: float
+    may_skip: float
+    """This part of the faults need not take effect."""
 
 
 class _Run:
@@ -118,10 +125,16 @@ class _Run:
         self._tell = tell
         partitions = scenario.shape.partitions
         self._partitions = tuple(range(partitions))
-        self._load = Workload(target.bootstrap, topic, PRODUCERS, rate)
-        self._readers = [Reader(target.bootstrap, topic, partitions) for _ in range(READERS)]
-        self._watcher = Watcher(target.bootstrap, topic)
-        self._nemesis = Nemesis(target, self._watcher, partitions)
+        shape = scenario.shape
+        self._load = Workload(target.bootstrap, topic, PRODUCERS, rate, VARIED)
+        self._readers = [
+            Reader(target.bootstrap, topic, partitions, subscribes=subscribes) for subscribes in (False, True)
+        ]
+        self._watcher = Watcher(target.bootstrap, topic, shape.replication)
+        self._topic_faults = TopicFaults(target.bootstrap, topic, shape.replication, shape.min_insync, plan.seed)
+        self._nemesis = Nemesis(target, self._watcher, partitions, self._topic_faults, shape.replication)
+        self._stop = threading.Event()
+        self._nemesis_thread = WatchedThread("nemesis", lambda: self._nemesis.run(plan.steps, self._stop))
         self._troubles: list[str] = []
         self._expectations: list[Expectation] = []
 
@@ -133,16 +146,18 @@ class _Run:
             for reader in self._readers:
                 reader.start()
                 stack.callback(reader.stop)
-            with self._load:
-                self._each_partition_takes(1, "before any fault")
-                self._flow(CALM_S)
-                try:
-                    self._suffer(began)
-                finally:
-                    self._heal()
-                self._each_partition_takes(ACKS_AFTER, "after all faults")
-                self._flow(CALM_S)
-                self._tell(f"{self._load.acked} records acknowledged; waiting for the last ones")
+            stack.callback(self._load.finish)
+            self._load.start()
+            self._each_partition_takes(1, "before any fault")
+            self._flow(CALM_S)
+            try:
+                self._suffer(began)
+            finally:
+                self._heal()
+            self._each_partition_takes(ACKS_AFTER, "after all faults")
+            self._flow(CALM_S)
+            self._tell(f"{self._load.acked} records acknowledged; waiting for the last ones")
+            self._load.finish()
             history = self._finish()
         self._tell("checking")
         violations = check(history)
@@ -161,18 +176,18 @@ class _Run:
             violations,
             self._nemesis.skipped,
             dict(self._target.missing),
+            self._nemesis.begun,
         )
 
     # --- the parts ---------------------------------------------------------------------------------------------------------
 
     def _suffer(self, began: float) -> None:
-        stop = threading.Event()
-        nemesis = threading.Thread(target=self._nemesis.run, args=(self._plan.steps, stop), name="nemesis")
+        nemesis = self._nemesis_thread
         nemesis.start()
         try:
             until = time.monotonic() + max(self._plan.seconds, ends(self._plan.steps))
             told = 0
-            while nemesis.is_alive() or time.monotonic() < until:
+            while (nemesis.is_alive() or time.monotonic() < until) and not self._deaths():
                 nemesis.join(0.1)
                 time.sleep(0.02)
                 events = self._nemesis.events
@@ -180,19 +195,32 @@ class _Run:
                     event = events[told]
                     self._tell(f"{event.at - began:7.1f} s  {event.what}, {(event.until or event.at) - event.at:.1f} s")
                     told += 1
-                if self._load.failures:
-                    break
         finally:
-            stop.set()
+            self._stop.set()
             nemesis.join()
             self._troubles += self._nemesis.failures
+
+    def _deaths(self) -> list[str]:
+        """Who of those that should be at work is not, and why."""
+        threads = [self._nemesis_thread, self._watcher.thread, *(reader.thread for reader in self._readers)]
+        return [thread.death for thread in (*threads, *self._load.threads) if thread.death is not None]
+
+    def _failures(self) -> list[str]:
+        """What makes the run prove nothing."""
+        failures = self._deaths()
+        scheduled, begun = len(self._plan.steps), self._nemesis.begun
+        if scheduled - begun > scheduled * self._plan.may_skip or (scheduled and not begun):
+            skipped = "; ".join(self._nemesis.skipped) or "the others were never tried"
+            failures.append(f"{begun} of {scheduled} faults took effect: {skipped}")
+        return failures
 
     def _heal(self) -> None:
         fallen = self._fallen()
         self._troubles += [f"{node} ended by itself:\n{self._target.log_tail(node)}" for node in fallen]
         try:
             self._target.heal_all()
-        except OttlaError as error:
+            self._topic_faults.restore()
+        except (OttlaError, NotOffered) as error:
             self._troubles.append(str(error))
         deadline = time.monotonic() + HEAL_S
         while not self._watcher.all_in_sync():
@@ -218,14 +246,14 @@ class _Run:
         began = time.monotonic()
         wanted = {partition: self._load.acked_of(partition) + acks for partition in self._partitions}
         while any(self._load.acked_of(partition) < count for partition, count in wanted.items()):
-            if time.monotonic() - began > HEAL_S or self._load.failures:
+            if time.monotonic() - began > HEAL_S or self._load.failed:
                 break
             time.sleep(0.05)
         self._expectations.append(Expectation(began, time.monotonic(), self._partitions, acks, when))
 
     def _flow(self, seconds: float) -> None:
         until = time.monotonic() + seconds
-        while time.monotonic() < until and not self._load.failures:
+        while time.monotonic() < until and not self._load.failed:
             time.sleep(0.05)
 
     def _finish(self) -> History:
@@ -239,8 +267,7 @@ class _Run:
         deadline = time.monotonic() + CATCH_UP_S
         for reader in self._readers:
             if not reader.wait_until(ends_of, deadline - time.monotonic()):
-                why = "; ".join(map(repr, reader.failures)) or "no error"
-                self._troubles.append(f"{reader.name} got to {reader.positions} of {ends_of}: {why}")
+                self._troubles.append(f"{reader.name} got to {reader.positions} of {ends_of}")
         assignment = {number: part.replicas for number, part in enumerate(self._watcher.look().partitions)}
         return History(
             self._load.sends,
@@ -251,6 +278,10 @@ class _Run:
             [*self._nemesis.expectations, *self._expectations],
             self._scenario.shape.min_insync,
             self._troubles,
+            [session for reader in self._readers for session in reader.sessions],
+            [reader.name for reader in self._readers],
+            self._topic_faults.lowered,
+            self._failures(),
         )
 
     def _delete_topic(self) -> None:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from ottla.chaos.faults import BROKER_ROLES_OF_ONE, SILENT, Fault, Kind, Role, Step
+from ottla.chaos.faults import BROKER_ROLES_OF_ONE, SILENT, TOPIC_KINDS, Fault, Kind, Role, Step
 
 QUIET_S = 3.0
 """Between two rounds, so that what was down comes back before the next blow."""
@@ -25,7 +25,12 @@ def grace_s(kind: Kind, session_s: float) -> float:
 
 def leaves_a_quorum(faults: Collection[Fault]) -> bool:
     """Whether each partition keeps enough replicas and a way to a new leader: at most one broker suffers."""
-    hurt = [fault for fault in faults if not fault.victim.startswith("zookeeper") and fault.kind is not Kind.SLOW]
+    spares = {Kind.SLOW, *TOPIC_KINDS}
+    hurt = [fault for fault in faults if not fault.victim.startswith("zookeeper") and fault.kind not in spares]
+    if hurt and any(fault.kind is Kind.REASSIGN for fault in faults):
+        return False  # a partition that is moved may have fewer replicas for a while
+    if any(fault.kind in (Kind.WIPE, Kind.BAD_ELECTION) for fault in hurt):
+        return False  # more than one broker suffers
     if any(fault.victim not in BROKER_ROLES_OF_ONE for fault in hurt) or len(hurt) > 1:
         return False
     if any(fault.kind in (Kind.CUT, Kind.CUT_FROM, Kind.CUT_TO) and not _from_zookeeper(fault) for fault in hurt):
@@ -54,7 +59,7 @@ def repeated(pattern: Pattern, seconds: float, seed: int, *, progress: bool | No
         number += 1
 
 
-# What random rounds are made of: a fault, and whether it may stand beside others.
+# What random rounds are made of. What stands twice comes twice as often.
 _MENU: tuple[tuple[Kind, Role, Role | None], ...] = (
     (Kind.KILL, Role.LEADER, None),
     (Kind.KILL, Role.CONTROLLER, None),
@@ -76,6 +81,7 @@ _MENU: tuple[tuple[Kind, Role, Role | None], ...] = (
     (Kind.ISOLATE, Role.LEADER, None),
     (Kind.ISOLATE, Role.CONTROLLER, None),
     (Kind.LOSE_ANSWERS, Role.LEADER, None),
+    (Kind.LATE_ANSWERS, Role.LEADER, None),
     (Kind.SLOW, Role.FOLLOWER, None),
     (Kind.SLOW, Role.LEADER, None),
     (Kind.DISK_FULL, Role.LEADER, None),
@@ -85,6 +91,13 @@ _MENU: tuple[tuple[Kind, Role, Role | None], ...] = (
     (Kind.PAUSE, Role.ZOOKEEPER_LEADER, None),
     (Kind.KILL, Role.ZOOKEEPER, None),
     (Kind.KILL, Role.ZOOKEEPER_MAJORITY, None),
+    (Kind.WIPE, Role.LEADER, None),
+    (Kind.WIPE, Role.BROKER, None),
+    (Kind.MIN_INSYNC, Role.TOPIC, None),
+    (Kind.MIN_INSYNC, Role.TOPIC, None),
+    (Kind.REASSIGN, Role.TOPIC, None),
+    (Kind.REASSIGN, Role.TOPIC, None),
+    (Kind.BAD_ELECTION, Role.LEADER, None),
 )
 
 
@@ -108,9 +121,23 @@ def _lasts_s(kind: Kind, session_s: float, chance: random.Random) -> float:
     """Some pass before anybody has noticed, some outlast the session, some outlast everything."""
     if kind in (Kind.RESTART, Kind.LOSE_ANSWERS):
         return chance.uniform(0.5, 2.0)
+    if kind is Kind.WIPE:
+        return alone_s(session_s, chance)
+    if kind is Kind.LATE_ANSWERS or (kind is Kind.PAUSE and chance.random() < 0.5):
+        return late_s(session_s, chance)
     return chance.choice(
         (chance.uniform(0.2, 2.0), session_s * chance.uniform(1.0, 2.0), grace_s(kind, session_s) + 3.0)
     )
+
+
+def late_s(session_s: float, chance: random.Random) -> float:
+    """Longer than a session takes to end: another leads, and consumers still wait for answers of the one that wakes up."""
+    return session_s * 1.5 + chance.uniform(1.5, 2.0)
+
+
+def alone_s(session_s: float, chance: random.Random) -> float:
+    """Until everybody else counts as dead, and who came back alone is the controller and has had time to lead."""
+    return session_s * 1.5 + chance.uniform(3.0, 4.0)
 
 
 def ends(steps: Iterable[Step]) -> float:

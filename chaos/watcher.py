@@ -5,6 +5,7 @@ import time
 from typing import NamedTuple
 
 from ottla.chaos.history import Event
+from ottla.chaos.threads import WatchedThread
 from ottla.client import Admin
 from ottla.wire.errors import OttlaError
 
@@ -29,22 +30,23 @@ class View(NamedTuple):
 class Watcher:
     """Looks ten times a second; what it sees may be late by that, and by a request that waits for a dead broker."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, replication: int = 1) -> None:
         self.events: list[Event] = []
+        self._replication = replication
         self._topic = topic
         self._admin = Admin(bootstrap_servers=bootstrap, request_timeout_ms=1000, connect_timeout_ms=1000)
         self._view: View | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watcher")
+        self.thread = WatchedThread("watcher", self._run)
 
     def start(self) -> None:
         self.look()
-        self._thread.start()
+        self.thread.start()
 
     def stop(self) -> None:
         self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        if self.thread.is_alive():
+            self.thread.join()
         self._admin.close()
 
     @property
@@ -77,7 +79,7 @@ class Watcher:
         except OttlaError:
             return False
         return bool(view.partitions) and all(
-            part.leader >= 0 and len(part.isr) == len(part.replicas) for part in view.partitions
+            part.leader >= 0 and self._replication <= len(part.replicas) == len(part.isr) for part in view.partitions
         )
 
     def _run(self) -> None:

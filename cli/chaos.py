@@ -34,6 +34,9 @@ def run(
     report: Annotated[
         Path | None, typer.Option("--report", metavar="DIR", help="Write index.html and run.json there.")
     ] = None,
+    allow_skipped: Annotated[
+        bool, typer.Option("--allow-skipped", help="Pass though faults found no victim, or could not be done.")
+    ] = False,
     project: Annotated[str, typer.Option("--project", help="The name of the compose project.")] = "ottla",
     output_format: Format = None,
 ) -> int:
@@ -51,7 +54,7 @@ def run(
     chosen = random.SystemRandom().randrange(2**31) if seed is None else seed
     with open_target(target, project) as opened:
         try:
-            outcome = run_scenario(opened, scenario, seconds, chosen, note)
+            outcome = run_scenario(opened, scenario, seconds, chosen, note, allow_skipped=allow_skipped)
         except NotOffered as error:
             raise ConfigError(str(error)) from None
     if report is not None:

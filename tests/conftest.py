@@ -65,3 +65,11 @@ async def open_session() -> AsyncIterator[OpenSession]:
     yield open_one
     for session in reversed(opened):
         await session.close()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes minutes runs only when it is asked for: ``pytest -m deep tests/model``."""
+    if "deep" not in config.getoption("markexpr", ""):
+        for item in items:
+            if item.get_closest_marker("deep"):
+                item.add_marker(pytest.mark.skip(reason="runs only with -m deep"))

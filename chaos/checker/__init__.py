@@ -6,11 +6,13 @@ Each rule is a function from a history to violations, in a file of its own kind;
 from collections import defaultdict
 from collections.abc import Sequence
 
+from ottla.chaos.checker.contents import changed
 from ottla.chaos.checker.order import key_moved, stored_in_the_past, stored_out_of_order
 from ottla.chaos.checker.polls import disagrees_with_the_log, read_out_of_order, unseen
-from ottla.chaos.checker.progress import not_healed, stood_still
+from ottla.chaos.checker.progress import not_healed, proves_nothing, stood_still
 from ottla.chaos.checker.receipts import epochs_go_back_in_the_log, receipts_that_lie
 from ottla.chaos.checker.replicas import replicas_differ
+from ottla.chaos.checker.sessions import not_read_to_the_end, sessions_that_do_not_go_on
 from ottla.chaos.checker.violation import Rule, Violation
 from ottla.chaos.checker.writes import acknowledged_twice, lost_and_moved, read_twice_or_never_sent
 from ottla.chaos.history import Event, History
@@ -22,11 +24,14 @@ AROUND_S = 2.0
 RULES: tuple[Rule, ...] = (
     lost_and_moved,
     read_twice_or_never_sent,
+    changed,
     acknowledged_twice,
     stored_out_of_order,
     stored_in_the_past,
     key_moved,
     read_out_of_order,
+    sessions_that_do_not_go_on,
+    not_read_to_the_end,
     disagrees_with_the_log,
     unseen,
     replicas_differ,
@@ -34,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     receipts_that_lie,
     stood_still,
     not_healed,
+    proves_nothing,
 )
 
 

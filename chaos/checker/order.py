@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from ottla.chaos.checker.violation import Violation, acked_with_offset, at, of_send
-from ottla.chaos.history import History, Send
+from ottla.chaos.history import History, Read, Send
 
 
 def stored_out_of_order(history: History) -> Iterator[Violation]:
@@ -14,8 +14,8 @@ def stored_out_of_order(history: History) -> Iterator[Violation]:
         origin[send.value] = (rank, send)
     for partition, found in history.reads.items():
         newest: dict[str, tuple[int, Send]] = {}
-        for read in sorted(set(found)):
-            if read.value not in origin:
+        for read in sorted(found, key=lambda read: read.offset):
+            if read.value is None or read.value not in origin:
                 continue
             rank, send = origin[read.value]
             before = newest.get(send.producer)
@@ -49,12 +49,16 @@ def stored_in_the_past(history: History) -> Iterator[Violation]:
 
 
 def key_moved(history: History) -> Iterator[Violation]:
-    """All records of one key go to one partition: nobody adds partitions during a run."""
-    homes: dict[str, tuple[int, Send]] = {}
-    for send, partition, _ in acked_with_offset(history.sends):
-        if not send.key:
-            continue
-        home, first = homes.setdefault(send.key, (partition, send))
-        if home != partition:
-            what = f"key {send.key!r} is in partition {home} ({first.value!r}) and in partition {partition} ({send.value!r})"
-            yield of_send("key moved", what, send)
+    """All records of one key stand in one partition, whoever sent them: nobody adds partitions during a run."""
+    homes: dict[bytes, tuple[int, Read]] = {}
+    origin = {send.value: send for send in history.sends}
+    for partition, found in sorted(history.reads.items()):
+        for read in found:
+            if read.key is None:
+                continue
+            home, first = homes.setdefault(read.key, (partition, read))
+            if home != partition:
+                what = f"key {read.key!r} is in partition {home} ({first.value!r}) and in {partition} ({read.value!r})"
+                send = origin.get(read.value or b"")
+                where = (partition, read.offset)
+                yield of_send("key moved", what, send, *where) if send else Violation("key moved", what, *where)

@@ -3,14 +3,16 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from ottla.chaos.checker.contents import differences
+from ottla.chaos.checker.sessions import Owner, begins_of
 from ottla.chaos.checker.violation import Violation, acked_with_offset, at, of_send
-from ottla.chaos.history import History, Reads
+from ottla.chaos.history import History, Read, Reads
 
 
 def read_out_of_order(history: History) -> Iterator[Violation]:
-    """In one session a consumer gets every offset once, in order: nothing is deleted during a run."""
+    """In one session a consumer gets every offset once, in order, from where it was told to begin: nothing is ever deleted."""
     yield from _final_out_of_order(history.reads)
-    expected: dict[tuple[str, int, int], int] = {}
+    expected: dict[Owner, int] = dict(begins_of(history))
     for poll in history.polls:
         owner = (poll.consumer, poll.session, poll.partition)
         for read in poll.reads:
@@ -34,7 +36,7 @@ def _final_out_of_order(reads: Reads) -> Iterator[Violation]:
 
 
 def disagrees_with_the_log(history: History) -> Iterator[Violation]:
-    """What a consumer got is there at the end, at the same offset: consumers see committed records only."""
+    """What a consumer got is there at the end, at the same offset and the same in all: consumers see committed records only."""
     logs = _logs(history.reads)
     for poll in history.polls:
         log = logs.get(poll.partition, {})
@@ -43,32 +45,37 @@ def disagrees_with_the_log(history: History) -> Iterator[Violation]:
             if stands is None:
                 what = f"{poll.consumer} got {read.value!r} at {at(poll.partition, read.offset)}, which is not there"
                 yield Violation("read and lost", what, poll.partition, read.offset, poll.at)
-            elif stands != read.value:
-                place = at(poll.partition, read.offset)
-                what = f"{poll.consumer} got {read.value!r} at {place}, where {stands!r} stands"
-                yield Violation("inconsistent offset", what, poll.partition, read.offset, poll.at)
+            elif stands != read:
+                kind = "inconsistent offset" if stands.value != read.value else "changed"
+                what = f"{poll.consumer} got at {at(poll.partition, read.offset)} {differences(read, stands)}"
+                yield Violation(kind, what, poll.partition, read.offset, poll.at)
 
 
 def unseen(history: History) -> Iterator[Violation]:
     """An acknowledged record that is in the log was given to each consumer that began before it and read past it."""
-    ranges: dict[tuple[str, int, int], tuple[int, int]] = {}
-    got: dict[tuple[str, int, int], set[int]] = defaultdict(set)
+    ranges: dict[Owner, tuple[int, int]] = {}
+    got: dict[Owner, set[int]] = defaultdict(set)
+    begins = begins_of(history)
     for poll in history.polls:
         owner = (poll.consumer, poll.session, poll.partition)
         offsets = [read.offset for read in poll.reads]
         if offsets:
-            low, high = ranges.get(owner, (offsets[0], offsets[0]))
+            first = begins.get(owner, offsets[0])
+            low, high = ranges.get(owner, (first, first))
             ranges[owner] = (min(low, *offsets), max(high, *offsets))
             got[owner].update(offsets)
     logs = _logs(history.reads)
-    for send, partition, offset in acked_with_offset(history.sends):
-        if logs.get(partition, {}).get(offset) != send.value:
-            continue  # lost or moved: another rule's business
-        for owner, (low, high) in ranges.items():
-            if owner[2] == partition and low <= offset <= high and offset not in got[owner]:
-                what = f"{owner[0]} read {at(partition, low)} to {high} and never got {send.value!r} at {offset}"
+    acked = {(partition, offset): send for send, partition, offset in acked_with_offset(history.sends)}
+    for owner, (low, high) in ranges.items():
+        consumer, _, partition = owner
+        for offset in sorted(set(range(low, high + 1)) - got[owner]):
+            send, stands = acked.get((partition, offset)), logs.get(partition, {}).get(offset)
+            if (
+                send is not None and stands is not None and stands.value == send.value
+            ):  # else lost or moved: another rule's
+                what = f"{consumer} read {at(partition, low)} to {high} and never got {send.value!r} at {offset}"
                 yield of_send("unseen", what, send)
 
 
-def _logs(reads: Reads) -> Mapping[int, Mapping[int, bytes]]:
-    return {partition: {read.offset: read.value for read in found} for partition, found in reads.items()}
+def _logs(reads: Reads) -> Mapping[int, Mapping[int, Read]]:
+    return {partition: {read.offset: read for read in found} for partition, found in reads.items()}

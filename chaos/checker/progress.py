@@ -1,4 +1,4 @@
-"""Rules about life: a cluster that takes nothing loses nothing, and must not pass for that."""
+"""Rules about life: a cluster that takes nothing loses nothing, and a run that does nothing finds nothing; neither may pass."""
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -32,3 +32,11 @@ def not_healed(history: History) -> Iterator[Violation]:
     """After all faults are gone, the cluster is whole again."""
     for trouble in history.troubles:
         yield Violation("not healed", trouble)
+
+
+def proves_nothing(history: History) -> Iterator[Violation]:
+    """Every part of a run has done its work, and something was acknowledged."""
+    for failure in history.failures:
+        yield Violation("run failed", failure)
+    if history.consumers and not any(send.outcome is Outcome.OK for send in history.sends):
+        yield Violation("nothing acknowledged", f"of {len(history.sends)} records that were sent")

@@ -20,7 +20,7 @@ def receipts_that_lie(history: History) -> Iterator[Violation]:
         if receipt is None:
             continue
         by_partition[partition].append((send, receipt))
-        yield from _alone(send, receipt, partition, offset, history.min_insync)
+        yield from _alone(send, receipt, partition, offset, _min_insync(history, send))
         leader, first = leaders.setdefault((partition, receipt.leader_epoch), (receipt.leader, send))
         if leader != receipt.leader:
             what = (
@@ -58,6 +58,12 @@ def _alone(send: Send, receipt: Receipt, partition: int, offset: int, min_insync
     if len(receipt.isr) < min_insync:
         what = f"{send.value!r} at {place} was acknowledged with ISR {list(receipt.isr)}, fewer than {min_insync}"
         yield of_send("acknowledged by too few", what, send)
+
+
+def _min_insync(history: History, send: Send) -> int:
+    """The fewest that had to be in sync at any time while a record was under way."""
+    lower = (one.min_insync for one in history.lowered if one.began <= send.ended and send.began <= one.ended)
+    return min(lower, default=history.min_insync)
 
 
 def _epoch_goes_back(partition: int, receipts: list[tuple[Send, Receipt]]) -> Iterator[Violation]:

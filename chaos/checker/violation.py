@@ -37,9 +37,9 @@ def of_send(kind: str, what: str, send: Send, partition: int | None = None, offs
     )
 
 
-def places_of(reads: Reads) -> dict[bytes, set[Place]]:
+def places_of(reads: Reads) -> dict[bytes | None, set[Place]]:
     """Where each value stands in the final log."""
-    places: dict[bytes, set[Place]] = defaultdict(set)
+    places: dict[bytes | None, set[Place]] = defaultdict(set)
     for partition, found in reads.items():
         for read in found:
             places[read.value].add((partition, read.offset))

@@ -32,13 +32,13 @@ def read_twice_or_never_sent(history: History) -> Iterator[Violation]:
     """Each value stands once, each offset has one value, and nothing is there that nobody sent."""
     origin = {send.value: send for send in history.sends}
     for partition, found in history.reads.items():
-        values: dict[int, bytes] = {}
+        values: dict[int, bytes | None] = {}
         for read in found:
             if values.setdefault(read.offset, read.value) != read.value:
                 what = f"{at(partition, read.offset)} has {values[read.offset]!r} and {read.value!r}"
                 yield Violation("inconsistent offset", what, partition, read.offset)
     for value, stands in places_of(history.reads).items():
-        send = origin.get(value)
+        send = origin.get(value) if value is not None else None
         if send is None:
             yield Violation("never sent", f"{value!r} at {all_of(stands)}", *min(stands))
         if len(stands) > 1:

@@ -41,6 +41,8 @@ def summary(outcome: RunOutcome) -> dict[str, Any]:
         },
         "faults": [_event(event, began) for event in history.events if event.kind == "fault"],
         "schedule": describe(outcome.steps),
+        "scheduled": len(outcome.steps),
+        "took_effect": outcome.begun,
         "skipped": outcome.skipped,
         "not_offered": {str(kind): why for kind, why in outcome.missing.items()},
         "details": [
@@ -75,11 +77,13 @@ def told(outcome: RunOutcome) -> str:
         f"{sends.get('ok', 0)} records acknowledged, {sends.get('unknown', 0)} unknown, {sends.get('failed', 0)} failed"
     )
     compared = f"{found['polled']} polled, {found['stored']} stored, {found['replicas_compared']} replicas compared"
+    effect = f"{found['took_effect']} of {found['scheduled']} faults took effect"
     lines = [
-        f"{found['scenario']} on {found['target']}, seed {found['seed']}: {len(found['faults'])} faults",
+        f"{found['scenario']} on {found['target']}, seed {found['seed']}: {effect}",
         f"{heard}, {compared}",
         f"latency p50 {latency['p50']} ms, p99 {latency['p99']} ms, longest {latency['max']} ms",
     ]
+    lines += [f"left out: {why}" for why in found["skipped"]]
     lines += [f"not offered by {found['target']}: {kind} ({why})" for kind, why in found["not_offered"].items()]
     lines.append(verdict(outcome))
     if not outcome.passed:

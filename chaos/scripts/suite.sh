@@ -1,12 +1,14 @@
 #!/bin/sh
-# What `make chaos` runs: suite.sh PYTHON SECONDS. Random faults on processes of this machine and, where there is a Docker
-# engine, on containers of a project of its own, with images of this checkout. All of it takes about SECONDS; reports: chaos-results/.
+# What `make chaos` runs: suite.sh PYTHON SECONDS. On processes of this machine, each fault that once lost something in turn and
+# then random ones; where there is a Docker engine, random ones on containers of a project of its own, too, with images of this
+# checkout. All of it takes about SECONDS, and two and a half minutes at least; reports: chaos-results/.
 set -eu
 cd "$(dirname "$0")/../.."
 python=$1
 seconds=$2
 seed=${SEED:-$(date +%s)}
 overhead=60 # to start a cluster, to heal it and to check what happened
+in_turn=90  # one round of all, with what it takes to start and to check
 
 has_engine() {
     docker info >/dev/null 2>&1
@@ -20,10 +22,15 @@ run() {
         --report "chaos-results/$target" "$@"
 }
 
+run_local() {
+    "$python" -m ottla.cli chaos run --scenario in-turn --seconds 60 --seed "$seed" --report chaos-results/in-turn || failed=1
+    run local $(($1 - in_turn)) || failed=1
+}
+
 failed=0
 mkdir -p chaos-results
 if has_engine; then
-    run local $((seconds / 2)) || failed=1
+    run_local $((seconds / 2))
     COMPOSE_PROJECT_NAME=ottla-chaos-$$
     # shellcheck disable=SC2046
     set -- $("$python" -c 'from ottla.zk.ensemble import free_ports; print(*free_ports(6))')
@@ -35,6 +42,6 @@ if has_engine; then
     run compose $((seconds / 2)) --project "$COMPOSE_PROJECT_NAME" || failed=1
 else
     echo "no Docker engine in reach: containers are left out" >&2
-    run local "$seconds" || failed=1
+    run_local "$seconds"
 fi
 exit $failed

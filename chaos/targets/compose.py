@@ -9,7 +9,7 @@ from types import MappingProxyType
 from ottla.chaos.faults import CLIENTS, Kind, NotOffered
 from ottla.chaos.scenarios import Shape
 from ottla.chaos.targets.docker import Container, containers, docker, docker_bytes, in_network_of
-from ottla.chaos.targets.target import Target
+from ottla.chaos.targets.target import EPOCH_FILE_IN_THE_MAKING, Target
 from ottla.chaos.targets.zookeeper_mode import zookeeper_mode
 from ottla.local.broker import why_not_ready
 from ottla.wire.errors import ConfigError
@@ -29,7 +29,7 @@ resource.prlimit(1, resource.RLIMIT_FSIZE, (int(sys.argv[1]) if sys.argv[1:] els
 """
 """Sets how large a file of the container's first process may get: to so many bytes, or to as many as it may have."""
 
-_CUTS = (Kind.CUT, Kind.CUT_FROM, Kind.CUT_TO, Kind.ISOLATE)
+_CUTS = (Kind.CUT, Kind.CUT_FROM, Kind.CUT_TO, Kind.ISOLATE, Kind.LATE_ANSWERS)
 
 
 class ComposeTarget(Target):
@@ -41,6 +41,7 @@ class ComposeTarget(Target):
         self._project = project
         self._containers: dict[str, Container] = {}
         self._full: set[str] = set()
+        self._spoilt: dict[tuple[str, str, int], str] = {}
         self._rules: dict[tuple[str, str], tuple[Container, list[str]]] = {}
         self.missing = MappingProxyType(_missing())
         self.session_s = SESSION_S
@@ -153,6 +154,20 @@ class ComposeTarget(Target):
         with contextlib.suppress(NotOffered):  # it has ended, and its limit with it
             docker("exec", self._containers[node].id, "python3", "-c", _LIMIT)
 
+    def wipe(self, node: str) -> None:
+        """By a container of the same image with the same volumes: nothing runs in one that is dead."""
+        container = self._containers[node]
+        erase = ("--entrypoint", "find", container.image, DATA, "-mindepth", "1", "-delete")
+        docker("run", "--rm", "--network", "none", "--volumes-from", container.id, *erase)
+
+    def spoil_epochs(self, node: str, topic: str, partition: int) -> None:
+        place = f"{DATA}/{topic}-{partition}/{EPOCH_FILE_IN_THE_MAKING}"
+        docker("exec", self._containers[node].id, "mkdir", place)
+        self._spoilt[node, topic, partition] = place
+
+    def mend_epochs(self, node: str, topic: str, partition: int) -> None:
+        docker("exec", self._containers[node].id, "rm", "-rf", self._spoilt.pop((node, topic, partition)))
+
     # --- the end ---------------------------------------------------------------------------------------------------------
 
     def heal_all(self) -> None:
@@ -166,6 +181,8 @@ class ComposeTarget(Target):
                 self.resume(node)
             else:
                 self.start(node)
+        for spoilt in list(self._spoilt):
+            self.mend_epochs(*spoilt)
         self._wait_ready()
 
     def _wait_ready(self) -> None:

@@ -23,6 +23,7 @@ class Container:
     ports: dict[int, int]
     """Published ports of this machine, by the port inside."""
     environment: dict[str, str]
+    image: str = ""
 
 
 def containers(project: str) -> dict[str, Container]:
@@ -75,4 +76,5 @@ def _container(told: dict[str, Any]) -> Container:
         networks[0]["Gateway"] if networks else "",
         {int(inside.split("/")[0]): int(outside[0]["HostPort"]) for inside, outside in bindings.items() if outside},
         {name: value for name, _, value in environment},
+        told["Image"],
     )

@@ -2,8 +2,9 @@
 
 import contextlib
 import resource
+import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +13,7 @@ from ottla.chaos.faults import Kind, NotOffered
 from ottla.chaos.links import LinkedCluster, broker_name, running_linked_cluster, zookeeper_name
 from ottla.chaos.proxy import from_clients
 from ottla.chaos.scenarios import Shape
-from ottla.chaos.targets.target import Target, broker_id
+from ottla.chaos.targets.target import EPOCH_FILE_IN_THE_MAKING, Target, broker_id
 from ottla.chaos.targets.zookeeper_mode import zookeeper_mode
 from ottla.local import LocalCluster
 from ottla.local.errors import last_lines
@@ -35,6 +36,7 @@ class LocalTarget(Target):
         self._stack = contextlib.ExitStack()
         self._links: LinkedCluster | None = None
         self._full: dict[str, tuple[int, tuple[int, int]]] = {}
+        self._spoilt: dict[tuple[str, str, int], Path] = {}
         self._starters: ThreadPoolExecutor | None = None
 
     def open(self, shape: Shape) -> None:
@@ -92,6 +94,11 @@ class LocalTarget(Target):
         else:
             self.links.to[broker_id(node)].refuse()  # nobody listens on a dead broker's port, and others go by that
             self._cluster.kill(broker_id(node))
+
+    def kill_together(self, nodes: Sequence[str]) -> None:
+        for node in nodes:
+            self.pause(node)
+        super().kill_together(nodes)
 
     def stop(self, node: str) -> None:
         try:
@@ -158,12 +165,26 @@ class LocalTarget(Target):
         with contextlib.suppress(ProcessLookupError):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
 
+    def wipe(self, node: str) -> None:
+        shutil.rmtree(self._cluster.data_path(broker_id(node)))
+
+    def spoil_epochs(self, node: str, topic: str, partition: int) -> None:
+        place = self._cluster.data_path(broker_id(node)) / f"{topic}-{partition}" / EPOCH_FILE_IN_THE_MAKING
+        place.mkdir()
+        self._spoilt[node, topic, partition] = place
+
+    def mend_epochs(self, node: str, topic: str, partition: int) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._spoilt.pop((node, topic, partition)).rmdir()
+
     # --- the end ---------------------------------------------------------------------------------------------------------
 
     def heal_all(self) -> None:
         self.links.heal()
         for node in list(self._full):
             self.free_disk(node)
+        for spoilt in list(self._spoilt):
+            self.mend_epochs(*spoilt)
         for node in (*self.zookeepers(), *self.brokers()):
             self.resume(node)
             if not self.running(node):

@@ -1,7 +1,7 @@
 """The interface of all targets. Nodes have the names of the compose services: broker0, zookeeper2, and ``clients``."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 
 from ottla.chaos.faults import CLIENTS, Kind, NotOffered
@@ -63,6 +63,11 @@ class Target(ABC):
     @abstractmethod
     def kill(self, node: str) -> None: ...
 
+    def kill_together(self, nodes: Sequence[str]) -> None:
+        """So quickly that none of them acts on the death of another, if that can be done."""
+        for node in nodes:
+            self.kill(node)
+
     @abstractmethod
     def stop(self, node: str) -> None:
         """End it in good order."""
@@ -102,6 +107,17 @@ class Target(ABC):
     def free_disk(self, node: str) -> None:
         raise NotOffered(self.missing[Kind.DISK_FULL])
 
+    def wipe(self, node: str) -> None:
+        """Delete all data of a broker that does not run."""
+        raise NotOffered(self.missing[Kind.WIPE])
+
+    def spoil_epochs(self, node: str, topic: str, partition: int) -> None:
+        """Let a replica fail to write down the next leader epoch, until ``mend_epochs``."""
+        raise NotOffered(self.missing[Kind.BAD_ELECTION])
+
+    def mend_epochs(self, node: str, topic: str, partition: int) -> None:
+        raise NotOffered(self.missing[Kind.BAD_ELECTION])
+
     def skew_clock(self, node: str, seconds: float) -> None:
         raise NotOffered(self.missing[Kind.CLOCK])
 
@@ -118,6 +134,10 @@ class Target(ABC):
     @abstractmethod
     def log_tail(self, node: str) -> str:
         """The last that a node has logged."""
+
+
+EPOCH_FILE_IN_THE_MAKING = "leader-epoch-checkpoint.tmp"
+"""The file of epochs is written beside the old one and renamed. Where a folder has this name, it cannot be written."""
 
 
 def broker_id(node: str) -> int:

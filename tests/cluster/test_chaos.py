@@ -1,26 +1,29 @@
 """Chaos on live clusters: a sound one is found sound, and one that lacks a safety mechanism is found out."""
 
 import os
+from typing import Any
 
 import pytest
 
-from ottla.chaos.checker import report
+from ottla.chaos.checker import events_around, report
 from ottla.chaos.report.summary import summary
 from ottla.chaos.run import Outcome, run
 from ottla.chaos.targets.local import LocalTarget
 from tests.support.weakened_broker import brokers_without
+from tests.support.weakened_client import CALM_S, suffer_with_clients_without
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(autouse=True)
+def short_calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.chaos.run.CALM_S", CALM_S)
 
 
 def suffer(scenario: str, seconds: float, seed: int = 1) -> Outcome:
     print(f"{scenario}, seed {seed}")
     with LocalTarget() as target:
         return run(target, scenario, seconds, seed, print)
-
-
-def kinds(outcome: Outcome) -> set[str]:
-    return {violation.kind for violation in outcome.violations}
 
 
 def test_random_faults_find_nothing() -> None:
@@ -33,18 +36,52 @@ def test_random_faults_find_nothing() -> None:
     assert found["replicas_compared"] == 9
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "scenario", "violation"),
-    [
-        ("waiting for followers", "kill-leader-ahead", "lost"),
-        ("deduplication", "lose-answers", "duplicate"),
-    ],
-)
-def test_without_a_safety_mechanism_the_violation_is_found(mechanism: str, scenario: str, violation: str) -> None:
+BROKERS = {
+    # What is switched off, what then happens, how long that takes, and what is found.
+    "waiting for followers": ("kill-leader-ahead", 12, "lost"),
+    "deduplication": ("lose-answers", 6, "duplicate"),
+    "data stamps": ("wiped-disk", 8, "lost"),
+    "forgetting who was eligible": ("min-insync-lowered", 13, "lost"),
+}
+
+
+@pytest.mark.parametrize("mechanism", BROKERS)
+def test_without_a_mechanism_of_the_brokers_the_violation_is_found(mechanism: str) -> None:
+    scenario, seconds, violation = BROKERS[mechanism]
     with brokers_without(mechanism):
-        outcome = suffer(scenario, 15)
-    assert violation in kinds(outcome), f"{len(outcome.violations)} violations\n{report(outcome.violations)}"
-    guilty = next(one for one in summary(outcome)["details"] if one["kind"] == violation)
-    assert any(event["kind"] == "fault" for event in guilty["around"]), (
-        "the fault that brought it about is told with it"
-    )
+        outcome = suffer(scenario, seconds)
+    found = summary(outcome)
+    assert violation in found["violation_kinds"], report(outcome.violations)
+    assert found["took_effect"] == found["scheduled"]
+    around = [events_around(one, outcome.history.events) for one in outcome.violations if one.kind == violation]
+    assert any(event.kind == "fault" for events in around for event in events), "what brought it about is told with it"
+
+
+CLIENTS = {
+    # As above, and what else is wrong with the brokers.
+    "answers count for their position": ("late-answers", 9, "non-monotonic poll", ""),
+    "holding back": ("give-up", 9, "non-monotonic send", ""),
+    "older metadata is not believed": ("calm", 5, "key moved", "metadata in time"),
+}
+
+
+@pytest.mark.parametrize("mechanism", CLIENTS)
+def test_without_a_mechanism_of_the_clients_the_violation_is_found(mechanism: str) -> None:
+    scenario, seconds, violation, brokers = CLIENTS[mechanism]
+    found = suffer_with_clients_without(mechanism, scenario, seconds, brokers)
+    assert set(found["violation_kinds"]) == {violation}, found["details"][:5]
+    assert found["took_effect"] == found["scheduled"]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("scenario", "seconds"), [row[:2] for row in BROKERS.values()])
+def test_with_the_mechanism_of_the_brokers_nothing_is_found(scenario: str, seconds: float) -> None:
+    outcome = suffer(scenario, seconds)
+    assert outcome.passed, report(outcome.violations)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("scenario", "seconds", "brokers"), [(*row[:2], row[3]) for row in CLIENTS.values()])
+def test_with_the_mechanism_of_the_clients_nothing_is_found(scenario: str, seconds: float, brokers: str) -> None:
+    found: dict[str, Any] = suffer_with_clients_without("", scenario, seconds, brokers)
+    assert found["passed"], found["details"][:5]

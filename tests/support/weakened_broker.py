@@ -4,8 +4,10 @@ Run as a program, this is a broker: the first argument names the mechanism that 
 knows of it, and no configuration reaches it.
 """
 
+import itertools
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +15,15 @@ from typing import Any
 from unittest import mock
 
 from ottla.broker.__main__ import main
+from ottla.broker.cluster_view import ClusterView
+from ottla.broker.data_trust import DataTrust
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.state import LeaderState
 from ottla.broker.storage.producers import ProducerStates
 from ottla.local.broker import BrokerProcess
+from ottla.wire.requests import MetadataResponse, TopicMetadata
+from ottla.zk.broker_znodes import DataState
+from tests.support.switched_off import cut_out
 
 
 def _commit_without_followers() -> None:
@@ -35,9 +43,47 @@ def _store_repeats() -> None:
     ProducerStates.check = lambda self, header, *, may_have_forgotten: None  # type: ignore[method-assign]
 
 
+def _take_any_folder_for_whole() -> None:
+    """A data folder that is empty or old counts for as much as the one that was in use."""
+    DataTrust.judge = lambda self, known: DataState.WHOLE  # type: ignore[method-assign]
+
+
+def _commit_beside_eligible() -> None:
+    """Where min.insync.replicas was lowered, a leader commits though ZooKeeper calls others eligible that lack the records."""
+    cut_out(LeaderState, "committed_end", " or self.isr.eligible")
+    LeaderState.eligible_outlived = lambda self, min_insync: False  # type: ignore[method-assign]
+
+
+LAG_FROM_S, LAG_TO_S = 2.0, 5.0
+"""When a broker lags, from when it first told of a topic."""
+
+
+def _lag_behind() -> None:
+    """For some seconds every other answer is what a broker may have known when the topic was being made: too few partitions."""
+    describe = ClusterView.describe
+    began: dict[str, float] = {}
+    answers = itertools.count()
+
+    def describe_late(self: ClusterView, names: Any, listener: str) -> MetadataResponse:
+        told = describe(self, names, listener)
+        now = time.monotonic()
+        since = min((now - began.setdefault(topic.name, now) for topic in told.topics if topic.partitions), default=0.0)
+        if LAG_FROM_S < since < LAG_TO_S and next(answers) % 2:
+            topics = [
+                TopicMetadata(topic.name, topic.topic_id, topic.partitions[:1], topic.config) for topic in told.topics
+            ]
+            return MetadataResponse(told.cluster_id, told.controller, told.brokers, topics, (0, 1))
+        return told
+
+    ClusterView.describe = describe_late  # type: ignore[method-assign]
+
+
 MECHANISMS: dict[str, Callable[[], None]] = {
     "waiting for followers": _commit_without_followers,
     "deduplication": _store_repeats,
+    "data stamps": _take_any_folder_for_whole,
+    "forgetting who was eligible": _commit_beside_eligible,
+    "metadata in time": _lag_behind,
 }
 
 
@@ -53,7 +99,10 @@ def brokers_without(mechanism: str) -> Iterator[None]:
         command[1:3] = [str(Path(__file__)), mechanism]
 
     # Compiled code would not see what is put in the place of its methods.
-    with mock.patch.object(BrokerProcess, "prepare", prepare_weakened), mock.patch.dict(os.environ, OTTLA_PURE="1"):
+    with (
+        mock.patch.object(BrokerProcess, "prepare", prepare_weakened),
+        mock.patch.dict(os.environ, OTTLA_PURE="1", PYTHONPATH=str(Path(__file__).parents[2])),
+    ):
         yield
 
 

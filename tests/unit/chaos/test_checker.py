@@ -6,14 +6,28 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from ottla.chaos.checker import RULES, check, events_around, report
+from ottla.chaos.checker.contents import changed
 from ottla.chaos.checker.order import key_moved, stored_in_the_past, stored_out_of_order
 from ottla.chaos.checker.polls import disagrees_with_the_log, read_out_of_order, unseen
-from ottla.chaos.checker.progress import not_healed, stood_still
+from ottla.chaos.checker.progress import not_healed, proves_nothing, stood_still
 from ottla.chaos.checker.receipts import epochs_go_back_in_the_log, receipts_that_lie
 from ottla.chaos.checker.replicas import replicas_differ
+from ottla.chaos.checker.sessions import not_read_to_the_end, sessions_that_do_not_go_on
 from ottla.chaos.checker.violation import Rule
 from ottla.chaos.checker.writes import acknowledged_twice, lost_and_moved, read_twice_or_never_sent
-from ottla.chaos.history import Batch, Event, Expectation, History, Poll, Read, Reads, Replica, Send
+from ottla.chaos.history import (
+    Batch,
+    Event,
+    Expectation,
+    History,
+    Lowered,
+    Poll,
+    Read,
+    Reads,
+    Replica,
+    Send,
+    Session,
+)
 from ottla.client.records import Receipt
 
 
@@ -69,8 +83,11 @@ THREE_READ = reads("a-0", "a-1", "a-2")
 GOOD = dataclasses.replace(of(THREE, THREE_READ), min_insync=2)
 
 
-def with_polls(*polls: Poll) -> History:
-    return dataclasses.replace(GOOD, polls=polls)
+def with_polls(*polls: Poll, begins: Sequence[int] = (0,)) -> History:
+    """Each consumer's sessions begin as told, or else at 0."""
+    consumers = sorted({poll.consumer for poll in polls})
+    sessions = [Session(name, number, 0.0, {0: begin}) for name in consumers for number, begin in enumerate(begins)]
+    return dataclasses.replace(GOOD, polls=polls, sessions=sessions)
 
 
 def with_replicas(*replicas: Replica) -> History:
@@ -93,7 +110,15 @@ def expecting(began: float, ended: float, acks: int = 1, partitions: tuple[int, 
 TWO_AT_ONE_OFFSET = {0: [Read(0, b"a-0"), Read(0, b"a-1")]}
 LATE = [acked(0, 1, began=0.0, ended=1.0), acked(0, 0, began=2.0, ended=3.0, producer="b")]
 TWO_HOMES = [acked(0, 0, key="k"), acked(1, 0, key="k", partition=1, producer="b")]
-TWO_HOMES_READ = {0: [Read(0, b"a-k-0")], 1: [Read(0, b"b-k-1")]}
+TWO_HOMES_READ = {0: [Read(0, b"a-k-0", b"k")], 1: [Read(0, b"b-k-1", b"k")]}
+WITH_ALL = Send("a", 0, 0.0, "k", headers=(("h", b"1"),), timestamp=7)
+ALL_READ = Read(0, b"a-k-0", b"k", (("h", b"1"),), 7)
+
+
+def reading(*consumers: str, polls: Sequence[Poll] = ()) -> History:
+    sessions = [Session(consumer, 0, 0.0, {0: 0}) for consumer in consumers]
+    return dataclasses.replace(GOOD, consumers=consumers, sessions=sessions, polls=polls)
+
 
 # A history, the kinds of violation in it, and the rule that finds them.
 BAD: dict[str, tuple[History, list[str], Rule]] = {
@@ -135,6 +160,49 @@ BAD: dict[str, tuple[History, list[str], Rule]] = {
         ["non-monotonic read"],
         read_out_of_order,
     ),
+    "changed key": (of([WITH_ALL], {0: [ALL_READ._replace(key=b"K")]}), ["changed"], changed),
+    "changed headers": (of([WITH_ALL], {0: [ALL_READ._replace(headers=())]}), ["changed"], changed),
+    "changed timestamp": (of([WITH_ALL], {0: [ALL_READ._replace(timestamp=8)]}), ["changed"], changed),
+    "polled another key": (
+        with_polls(Poll("c", 0, 5.0, 0, [Read(0, b"a-0", b"k")])),
+        ["changed"],
+        disagrees_with_the_log,
+    ),
+    "first session begins too late": (with_polls(poll(1, 2)), ["skip", "unseen"], read_out_of_order),
+    "first session is told to begin too late": (
+        with_polls(poll(1, 2), begins=[1]),
+        ["wrong session"],
+        sessions_that_do_not_go_on,
+    ),
+    "second session skips": (
+        with_polls(poll(0), poll(2, session=1), begins=[0, 1]),
+        ["skip", "unseen"],
+        read_out_of_order,
+    ),
+    "second session repeats": (
+        with_polls(poll(0, 1), poll(0, 1, 2, session=1), begins=[0, 2]),
+        ["non-monotonic poll", "non-monotonic poll"],
+        read_out_of_order,
+    ),
+    "second session is told to repeat": (
+        with_polls(poll(0, 1), poll(0, 1, 2, session=1), begins=[0, 0]),
+        ["wrong session"],
+        sessions_that_do_not_go_on,
+    ),
+    "a poll of no session": (
+        with_polls(poll(0, 1, 2), poll(0, session=3)),
+        ["wrong session"],
+        sessions_that_do_not_go_on,
+    ),
+    "no polls at all": (reading("c"), ["nothing read"], not_read_to_the_end),
+    "one of two reads nothing": (reading("c", "d", polls=[poll(0, 1, 2)]), ["nothing read"], not_read_to_the_end),
+    "not read to the end": (reading("c", polls=[poll(0, 1)]), ["not read to the end"], not_read_to_the_end),
+    "no acks at all": (
+        dataclasses.replace(reading("c", polls=[poll(0, 1, 2)]), sends=[unknown(n) for n in range(3)]),
+        ["nothing acknowledged"],
+        proves_nothing,
+    ),
+    "a thread died": (dataclasses.replace(GOOD, failures=["nemesis: KeyError"]), ["run failed"], proves_nothing),
     "poll goes back": (with_polls(poll(0, 1), poll(1, 2)), ["non-monotonic poll"], read_out_of_order),
     "poll skips": (with_polls(poll(0), poll(2)), ["skip", "unseen"], read_out_of_order),
     "unseen": (with_polls(poll(0, 2)), ["skip", "unseen"], unseen),
@@ -158,6 +226,11 @@ BAD: dict[str, tuple[History, list[str], Rule]] = {
     "epochs go back in the log": (with_replicas(replica(0, 2, 1)), ["epoch goes back"], epochs_go_back_in_the_log),
     "ack before commit": (with_receipts(receipt(high_watermark=0)), ["acknowledged too early"], receipts_that_lie),
     "ack by too few": (with_receipts(receipt(isr=[0])), ["acknowledged by too few"], receipts_that_lie),
+    "ack by too few before it was allowed": (
+        dataclasses.replace(with_receipts(receipt(isr=[0])), lowered=[Lowered(1.5, 9.0, 1)]),
+        ["acknowledged by too few"],
+        receipts_that_lie,
+    ),
     "two leaders": (
         with_receipts(receipt(1, leader=0), receipt(1, leader=1)),
         ["two leaders in one epoch"],
@@ -196,8 +269,15 @@ FINE: dict[str, History] = {
     "writes at the same time": of(
         [acked(0, 1, began=0.0, ended=1.0), acked(0, 0, began=0.5, ended=3.0, producer="b")], reads("b-0", "a-0")
     ),
-    "a consumer that began late and stopped early": with_polls(poll(1)),
-    "a consumer that started over": with_polls(poll(0, 1), poll(0, 1, 2, session=1)),
+    "all of a record": of([WITH_ALL], {0: [ALL_READ]}),
+    "a timestamp that the producer chose": of([dataclasses.replace(WITH_ALL, timestamp=None)], {0: [ALL_READ]}),
+    "a consumer that stopped early": with_polls(poll(0)),
+    "a consumer that goes on": with_polls(poll(0, 1), poll(2, session=1), begins=[0, 2]),
+    "a session without a record": with_polls(poll(0, 1), poll(2, session=2), begins=[0, 2, 2]),
+    "readers that got everything": reading("c", "d", polls=[poll(0, 1, 2), poll(0, 1, 2, consumer="d")]),
+    "ack by few while it was allowed": dataclasses.replace(
+        with_receipts(receipt(isr=[0])), lowered=[Lowered(0.5, 9.0, 1)]
+    ),
     "two consumers": with_polls(poll(0), poll(0, 1, consumer="d"), poll(1, 2)),
     "equal replicas": with_replicas(replica(0, 1, 2), replica(1, 1, 2)),
     "receipts over a failover": with_receipts(receipt(1), receipt(2, leader=1), receipt(2, leader=1), times=(0, 5, 6)),

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ottla.chaos.checker import check
-from ottla.chaos.history import Batch, History, Outcome, Poll, Read, Replica, Send
+from ottla.chaos.history import Batch, History, Outcome, Poll, Read, Replica, Send, Session
 from ottla.client.records import Receipt
 
 PARTITIONS = 2
@@ -35,7 +35,7 @@ def history_of(writes: list[Written]) -> History:
         send = Send(producer, number, float(number), key=f"k{partition}")
         offset = len(logs[partition])
         if outcome in ("acked", "unknown, stored"):
-            logs[partition].append(Read(offset, send.value))
+            logs[partition].append(Read(offset, send.value, send.key.encode()))
             batches[partition].append(Batch(offset, offset + 1, epoch, b"bytes"))
         if outcome == "acked":
             send.acknowledged(partition, offset, number + 2.5, Receipt(epoch % 3, epoch, (0, 1), offset + 1))
@@ -48,7 +48,8 @@ def history_of(writes: list[Written]) -> History:
         for partition, found in batches.items()
         for broker in range(3)
     ]
-    return History(sends, logs, polls, replicas, min_insync=2)
+    sessions = [Session("c", 0, 0.0, dict.fromkeys(logs, 0))]
+    return History(sends, logs, polls, replicas, min_insync=2, sessions=sessions)
 
 
 def kinds(history: History) -> set[str]:
@@ -86,7 +87,7 @@ def test_any_record_that_is_stored_again_is_found_twice(writes: list[Written], d
     history = history_of(writes)
     send, partition, _ = an_acked_one(history, data)
     log = list(history.reads[partition])
-    assert "duplicate" in kinds(with_log(history, partition, [*log, Read(len(log), send.value)]))
+    assert "duplicate" in kinds(with_log(history, partition, [*log, Read(len(log), send.value, send.key.encode())]))
 
 
 @given(written, st.data())
@@ -96,7 +97,7 @@ def test_two_records_that_change_places_are_found(writes: list[Written], data: s
     log = list(history.reads[partition])
     assume(len(log) > 1)
     other = data.draw(st.integers(0, len(log) - 1).filter(lambda place: place != offset))
-    log[offset], log[other] = Read(offset, log[other].value), Read(other, log[offset].value)
+    log[offset], log[other] = log[other]._replace(offset=offset), log[offset]._replace(offset=other)
     assert "inconsistent offset" in kinds(with_log(history, partition, log))
 
 

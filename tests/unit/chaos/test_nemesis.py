@@ -9,7 +9,9 @@ import pytest
 from ottla.chaos.faults import CLIENTS, Fault, Kind, NotOffered, Role, Step
 from ottla.chaos.nemesis import Nemesis
 from ottla.chaos.targets.target import Target
+from ottla.chaos.topic_faults import TopicFaults
 from ottla.chaos.watcher import PartitionView, View, Watcher
+from ottla.wire.errors import ClientTimeout
 
 VIEW = View(2, (PartitionView(0, 1, (0, 1, 2), (0, 1, 2)), PartitionView(1, 1, (0, 1, 2), (1, 2, 0))))
 
@@ -35,7 +37,8 @@ class Diary:
         return "zookeeper1"
 
     def running(self, node: str) -> bool:
-        return True
+        fates = [what for what, *whom in self.done if what.startswith(("kill", "start")) and node in whom[0]]
+        return not fates or fates[-1] == "start"
 
     def skew_clock(self, node: str, seconds: float) -> None:
         raise NotOffered("no clock")
@@ -44,10 +47,29 @@ class Diary:
         return lambda *arguments: self.done.append((name, *map(str, arguments)))
 
 
-def run(*faults: Fault, at_once: bool = False, lasts_s: float = 0.01, view: View = VIEW) -> tuple[Nemesis, Diary]:
+class Topic:
+    """Stands for what an admin does to the topic."""
+
+    name = "t"
+
+    def __init__(self, diary: Diary) -> None:
+        self._diary = diary
+
+    def raise_min_insync(self) -> None:
+        self._diary.done.append(("raise_min_insync",))
+        raise ClientTimeout("nobody answers: it is done when all is healed")
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: self._diary.done.append((name, *map(str, arguments[:1])))
+
+
+def run(
+    *faults: Fault, at_once: bool = False, lasts_s: float = 0.01, view: View = VIEW, in_sync: bool = True
+) -> tuple[Nemesis, Diary]:
     diary = Diary()
-    watcher = cast(Watcher, SimpleNamespace(view=view))
-    nemesis = Nemesis(cast(Target, diary), watcher, partitions=2)
+    watcher = cast(Watcher, SimpleNamespace(view=view, all_in_sync=lambda: in_sync))
+    topic = cast(TopicFaults, Topic(diary))
+    nemesis = Nemesis(cast(Target, diary), watcher, partitions=2, topic=topic, replication=3)
     steps = [Step(0.0 if at_once else number * 0.02, lasts_s, fault, True) for number, fault in enumerate(faults)]
     nemesis.run(steps, threading.Event())
     return nemesis, diary
@@ -117,6 +139,83 @@ def test_who_suffers_already_is_left_alone() -> None:
     nemesis, diary = run(Fault(Kind.KILL, Role.LEADER), Fault(Kind.PAUSE, Role.LEADER), at_once=True)
     assert diary.done == [("kill", "broker0"), ("start", "broker0")]
     assert nemesis.skipped == ["pause leader: broker0 suffer already"]
+    assert nemesis.begun == 1
+
+
+def test_fault_waits_for_its_victim_to_recover() -> None:
+    diary = Diary()
+    nemesis = Nemesis(cast(Target, diary), cast(Watcher, SimpleNamespace(view=VIEW)), partitions=2)
+    first, second = Fault(Kind.KILL, Role.LEADER), Fault(Kind.PAUSE, Role.LEADER)
+    nemesis.run([Step(0.0, 0.1, first, True), Step(0.05, 0.6, second, True)], threading.Event())
+    assert [what for what, _ in diary.done] == ["kill", "start", "pause", "resume"]
+    assert nemesis.skipped == []
+    assert nemesis.begun == 2
+
+
+def test_disk_is_wiped_when_all_are_dead_and_its_broker_is_first_to_come_back() -> None:
+    nemesis, diary = run(Fault(Kind.WIPE, Role.LEADER, pick=1))
+    assert diary.done == [
+        ("kill_together", "['broker1', 'broker0', 'broker2']"),
+        ("wipe", "broker1"),
+        ("start", "broker1"),
+        ("start", "broker0"),
+        ("start", "broker2"),
+    ]
+    assert nemesis.events[0].targets == ("broker1", "broker0", "broker2")
+
+
+@pytest.mark.parametrize(
+    ("view", "in_sync"),
+    [
+        (VIEW, False),
+        (VIEW._replace(partitions=(VIEW.partitions[0]._replace(isr=(0, 1)), VIEW.partitions[1])), True),
+        (
+            VIEW._replace(partitions=(VIEW.partitions[0]._replace(isr=(0, 1), replicas=(0, 1)), VIEW.partitions[1])),
+            True,
+        ),
+    ],
+)
+def test_no_disk_is_wiped_while_somebody_else_may_lack_records(view: View, in_sync: bool) -> None:
+    nemesis, diary = run(Fault(Kind.WIPE, Role.LEADER), view=view, in_sync=in_sync)
+    assert diary.done == []
+    assert nemesis.skipped == ["wipe leader: somebody else may lack records: one disk at a time is lost"]
+
+
+def test_no_disk_is_wiped_while_anybody_suffers() -> None:
+    nemesis, diary = run(Fault(Kind.MIN_INSYNC, Role.TOPIC), Fault(Kind.WIPE, Role.LEADER), at_once=True)
+    assert ("wipe", "broker0") not in diary.done
+    assert nemesis.begun == 1
+
+
+def test_heir_whose_disk_fails_is_the_first_in_sync_behind_the_leader() -> None:
+    nemesis, diary = run(Fault(Kind.BAD_ELECTION, Role.LEADER, pick=1))
+    assert diary.done == [
+        ("spoil_epochs", "broker2", "t", "1"),
+        ("kill", "broker1"),
+        ("mend_epochs", "broker2", "t", "1"),
+        ("kill", "broker2"),
+        ("start", "broker2"),
+        ("start", "broker1"),
+    ]
+    assert nemesis.events[0].targets == ("broker1", "broker2")
+
+
+def test_heir_is_spoilt_only_if_a_third_can_lead() -> None:
+    alone = VIEW._replace(partitions=(VIEW.partitions[0]._replace(isr=(0, 1)), VIEW.partitions[1]))
+    nemesis, diary = run(Fault(Kind.BAD_ELECTION, Role.LEADER), view=alone)
+    assert diary.done == []
+    assert nemesis.skipped == ["bad-election leader: too few are in sync"]
+
+
+def test_setting_that_nobody_hears_of_is_raised_later_and_is_no_failure() -> None:
+    nemesis, diary = run(Fault(Kind.MIN_INSYNC, Role.TOPIC))
+    assert diary.done == [("lower_min_insync",), ("raise_min_insync",)]
+    assert nemesis.failures == []
+
+
+def test_partition_is_moved_twice_and_back() -> None:
+    _, diary = run(Fault(Kind.REASSIGN, Role.TOPIC, pick=3))
+    assert diary.done == [("move_twice", "1"), ("move_back", "1")]
 
 
 def test_what_a_target_cannot_do_is_told() -> None:
@@ -138,6 +237,18 @@ def test_progress_is_expected_after_the_grace_if_everything_was_whole_before(mon
     missing = VIEW._replace(partitions=(VIEW.partitions[0]._replace(isr=(0, 1)), VIEW.partitions[1]))
     not_whole, _ = run(Fault(Kind.KILL, Role.LEADER), lasts_s=0.2, view=missing)
     assert not_whole.expectations == []
+
+
+def test_fault_that_lasts_when_the_schedule_is_stopped_is_told() -> None:
+    diary = Diary()
+    nemesis = Nemesis(cast(Target, diary), cast(Watcher, SimpleNamespace(view=VIEW)), partitions=2)
+    stop = threading.Event()
+    threading.Timer(0.05, stop.set).start()
+    nemesis.run([Step(0.0, 60.0, Fault(Kind.KILL, Role.LEADER), True)], stop)
+    [event] = nemesis.events
+    assert event.what == "kill broker0 (leader)"
+    assert event.until is not None
+    assert nemesis.expectations == []
 
 
 def test_schedule_that_is_stopped_begins_nothing_more() -> None:

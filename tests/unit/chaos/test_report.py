@@ -66,6 +66,8 @@ def test_sound_run_says_so_and_how_to_see_it_again() -> None:
     assert told(GOOD).endswith("0 violations")
     assert "ottla chaos run --scenario kill-leader --seconds 20 --seed 42 --target local" in page(GOOD)
     assert "one clock for all" in told(GOOD)
+    assert "0 of 1 faults took effect" in told(GOOD)
+    assert "left out: slow x" in told(GOOD)
 
 
 def test_markup_in_what_is_told_stays_text() -> None:

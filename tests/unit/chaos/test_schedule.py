@@ -78,6 +78,12 @@ def test_faults_that_expect_progress_last_long_enough_to_see_it() -> None:
         ([Fault(Kind.KILL, Role.ALL)], False),
         ([Fault(Kind.CUT_FROM, Role.LEADER, Role.FOLLOWERS)], False),
         ([Fault(Kind.DISK_FULL, Role.LEADER)], True),
+        ([Fault(Kind.WIPE, Role.LEADER)], False),
+        ([Fault(Kind.BAD_ELECTION, Role.LEADER)], False),
+        ([Fault(Kind.REASSIGN, Role.TOPIC)], True),
+        ([Fault(Kind.MIN_INSYNC, Role.TOPIC)], True),
+        ([Fault(Kind.MIN_INSYNC, Role.TOPIC), Fault(Kind.KILL, Role.LEADER)], True),
+        ([Fault(Kind.REASSIGN, Role.TOPIC), Fault(Kind.KILL, Role.LEADER)], False),
     ],
 )
 def test_progress_is_expected_when_at_most_one_broker_suffers_and_can_be_replaced(
