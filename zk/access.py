@@ -114,6 +114,10 @@ def closed_acl(path: str, digest: Digest) -> Acl:
     return (mine,) if is_secret(path) else (mine, _ANYONE_READS)
 
 
+def lets_others_write(acl: Sequence[AclEntry]) -> bool:
+    return any(entry.id == _ANYONE and entry.perms & ~READ for entry in acl)
+
+
 def same_rights(one: Sequence[AclEntry], other: Sequence[AclEntry]) -> bool:
     """The order of a list means nothing."""
     return sorted(one) == sorted(other)

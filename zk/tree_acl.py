@@ -8,7 +8,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 
-from ottla.zk.access import OPEN_ACL, OWN_ROOTS, Acl, Digest, closed_acl, same_rights
+from ottla.zk.access import OPEN_ACL, OWN_ROOTS, Acl, Digest, closed_acl, lets_others_write, same_rights
 from ottla.zk.errors import NoNode, NotAuthorized
 from ottla.zk.session import ZkSession
 from ottla.zk.znodes import SecretZnode
@@ -30,13 +30,16 @@ class TreeReport:
 async def close_root(session: ZkSession) -> None:
     """Before the first znode is written: whoever may write to the root could delete /controller_epoch, or make it.
 
-    Without a chroot this is ZooKeeper's own root. A root that is somebody's already is left as it is.
+    Without a chroot this is ZooKeeper's own root. A root to which somebody gave rights of his own is left as it is.
     """
-    digest = session.digest
+    digest, root = session.digest, session.connect.chroot or "/"
     assert digest is not None
-    if same_rights(await session.get_acl("/"), OPEN_ACL):
+    acl = await session.get_acl("/")
+    if same_rights(acl, OPEN_ACL):
         await session.set_acl("/", closed_acl("/", digest))
-        logger.info("zookeeper root closed root=%s user=%s", session.connect.chroot or "/", digest.user)
+        logger.info("zookeeper root closed root=%s user=%s", root, digest.user)
+    elif lets_others_write(acl):
+        logger.warning("others may write to the zookeeper root, and delete what stands there root=%s", root)
 
 
 async def warn_if_open(session: ZkSession) -> None:

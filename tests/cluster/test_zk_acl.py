@@ -1,5 +1,6 @@
 """What brokers write in ZooKeeper is theirs alone: others may read it, but for the secret, and change nothing."""
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -8,12 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from ottla.local import LocalCluster
 from ottla.local.broker import child_environment
 from ottla.wire.names import TopicPartition
-from ottla.zk.access import Digest
+from ottla.zk.access import ALL, CREATE, READ, AclEntry, AclId, Digest
 from ottla.zk.ensemble import free_ports
 from ottla.zk.errors import NotAuthorized
 from ottla.zk.isr_notifications import notify_isr_change
@@ -174,29 +176,39 @@ async def test_a_session_without_acls_leaves_all_open(connect: str) -> None:
 
 
 async def test_rights_outlast_a_reconnect_and_a_lost_session(zk_connect: str) -> None:
-    session = ZkSession(zk_connect, timeout_ms=2000, digest=US, sets_acl=True)
+    session = ZkSession(zk_connect, digest=US, sets_acl=True)
     await session.start(WAIT_S)
-    states: list[SessionState] = []
-    session.subscribe(states.append)
+    happened = {state: asyncio.Event() for state in SessionState}
+    session.subscribe(lambda state: happened[state].set())
+
+    async def until(state: SessionState) -> None:
+        async with asyncio.timeout(WAIT_S):
+            await happened[state].wait()
+            await session.wait_connected()
+
     try:
         await session.create("/closed", b"0")
-        for number in range(3):
-            before = len(states)
-            session._handler.hang_up()
-            while SessionState.CONNECTED not in states[before:]:
-                await session.wait_connected(WAIT_S)
-                await _breathe()
-            await session.set("/closed", b"1", number)
+        session._handler.hang_up()
+        await until(SessionState.SUSPENDED)
+        await session.set("/closed", b"1", 0)
+        await asyncio.to_thread(_end_session, zk_connect, session._client.client_id)
+        await until(SessionState.EXPIRED)
+        await session.set("/closed", b"2", 1)
         with kazoo(zk_connect) as stranger, pytest.raises(NoAuthError):
-            stranger.set("/closed", b"2")
+            stranger.set("/closed", b"3")
     finally:
         await session.close()
 
 
-async def _breathe() -> None:
-    import asyncio
-
-    await asyncio.sleep(0.01)
+def _end_session(connect: str, client_id: tuple[int, bytes]) -> None:
+    """As a timeout would; and whoever takes a session over has the session, but not its user's rights."""
+    thief = KazooClient(hosts=connect, client_id=client_id)
+    thief.start(timeout=WAIT_S)
+    assert thief.client_id[0] == client_id[0]
+    with pytest.raises(NoAuthError):
+        thief.set("/closed", b"stolen")
+    thief.stop()
+    thief.close()
 
 
 async def test_want_of_rights_is_a_typed_error_with_a_hint(zk_connect: str) -> None:
@@ -220,6 +232,21 @@ async def test_want_of_rights_is_a_typed_error_with_a_hint(zk_connect: str) -> N
     finally:
         await ours.close()
         await stranger.close()
+
+
+async def test_a_root_with_rights_of_its_own_is_left_and_told_of(
+    zk_connect: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = ZkSession(zk_connect, digest=US, sets_acl=True)
+    await session.start(WAIT_S)
+    try:
+        strange = (AclEntry(ALL, US.acl_id), AclEntry(READ | CREATE, AclId("world", "anyone")))
+        await session.set_acl("/", strange)
+        await ensure_persistent_paths(session)
+        assert await session.get_acl("/") == strange
+        assert "others may write to the zookeeper root" in caplog.text
+    finally:
+        await session.close()
 
 
 # --- the tool -------------------------------------------------------------------------------------------------------------
