@@ -16,13 +16,14 @@ from ottla.net.busy_poll import BUSY_POLL_MAX_US
 from ottla.net.connection import Limits
 from ottla.wire.errors import ConfigError
 from ottla.wire.names import BROKER_ID_MAX
+from ottla.zk.access import Digest, read_digest
 
 ENVIRONMENT_PREFIX = "OTTLA_"
 
 
-def setting(default: Any, text: str) -> Any:
-    """A field of the config: its default and what it is for."""
-    return field(default=default, metadata={"help": text})
+def setting(default: Any, text: str, *, secret: bool = False) -> Any:
+    """A field of the config: its default and what it is for; a secret one is not shown with the others."""
+    return field(default=default, metadata={"help": text}, repr=not secret)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,17 @@ class BrokerConfig:
         6_000, "how long ZooKeeper waits for a silent broker; less than replica.lag.time.max.ms"
     )
     zookeeper_connection_timeout_ms: int = setting(15_000, "how long the first connection to ZooKeeper may take")
+    zookeeper_digest: str = setting(
+        "",
+        "this cluster's user:password in ZooKeeper, the same for all brokers; rather than here it stands in a file",
+        secret=True,
+    )
+    zookeeper_digest_file: str = setting("", "a file with zookeeper.digest as its only line")
+    zookeeper_set_acl: bool = setting(
+        False,
+        "whether what brokers write in ZooKeeper is closed to all but that user (others may read, but for the secret);"
+        " docs/security.md says how to get there",
+    )
     listeners: str = setting(
         "PLAINTEXT://127.0.0.1:9092",
         "where to listen: NAME://host:port, or several with commas between them; port 0 takes a free one",
@@ -110,6 +122,7 @@ class BrokerConfig:
             session,
             f"a number below replica.lag.time.max.ms ({lag})",
         )
+        self._check_digest()
         _require(bool(self.data_folders), "log.dirs", self.log_dirs, "at least one folder")
         _require(
             self.log_flush_policy in ("os", "durable"),
@@ -128,6 +141,26 @@ class BrokerConfig:
         _require(0 <= busy <= BUSY_POLL_MAX_US, "socket.busy.poll.us", busy, f"0 to {BUSY_POLL_MAX_US}")
         self.all_listeners()
         parse_address("admin.listener", self.admin_listener)
+
+    def _check_digest(self) -> None:
+        if self.zookeeper_digest and self.zookeeper_digest_file:
+            raise ConfigError(
+                "both zookeeper.digest and zookeeper.digest.file are set",
+                hint="keep the file, and nothing is to be seen",
+            )
+        if self.zookeeper_digest:
+            Digest(self.zookeeper_digest)
+        elif self.zookeeper_set_acl and not self.zookeeper_digest_file:
+            raise ConfigError(
+                "zookeeper.set.acl=true needs somebody whom znodes belong to",
+                hint="name a file that has user:password in its only line with zookeeper.digest.file",
+            )
+
+    def read_zookeeper_digest(self) -> Digest | None:
+        """Who this broker is in ZooKeeper; None: nobody in particular."""
+        if self.zookeeper_digest_file:
+            return read_digest(Path(self.zookeeper_digest_file))
+        return Digest(self.zookeeper_digest) if self.zookeeper_digest else None
 
     @property
     def data_folders(self) -> list[Path]:
@@ -187,7 +220,7 @@ def load(
         key, equals, value = flag.partition("=")
         key = key.strip()
         if not equals:
-            raise ConfigError(f"-o {flag!r} is not key=value")
+            raise ConfigError(f"-o {_name_of(flag)!r}... is not key=value")
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             raise ConfigError(f"unknown property {key!r}", hint=f"did you mean {near[0]}?" if near else None)
@@ -211,12 +244,21 @@ def read_properties(path: Path) -> dict[str, str]:
             continue
         match = re.match(r"([^=:\s]+)\s*[=:]\s*(.*)", stripped)
         if match is None:
-            raise ConfigError(f"{path}, line {number}: {stripped!r} is not key=value")
+            raise ConfigError(f"{path}, line {number}: {_name_of(stripped)!r}... is not key=value")
         found[match[1]] = match[2].strip()
     return found
 
 
+def _name_of(line: str) -> str:
+    """What seems to be the key: the rest may be a password."""
+    return re.split(r"[^\w.-]", line, maxsplit=1)[0]
+
+
 def _convert(key: str, kind: type, text: str) -> Any:
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(f"{key}={text!r} is not allowed; give true or false")
+        return text.lower() == "true"
     if kind is not int:
         return text
     try:

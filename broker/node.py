@@ -97,7 +97,12 @@ class Node:
     async def _start(self) -> None:
         config = self._config
         stay_awake(config.socket_busy_poll_us)
-        session = ZkSession(config.zookeeper_connect, timeout_ms=config.zookeeper_session_timeout_ms)
+        session = ZkSession(
+            config.zookeeper_connect,
+            timeout_ms=config.zookeeper_session_timeout_ms,
+            digest=config.read_zookeeper_digest(),
+            sets_acl=config.zookeeper_set_acl,
+        )
         await session.start(config.zookeeper_connection_timeout_ms / 1000)
         self._stops(session.close)
         await ensure_persistent_paths(session)

@@ -1,19 +1,39 @@
-"""``ottla zookeeper``: one ZooKeeper server in the foreground."""
+"""``ottla zookeeper``: one ZooKeeper server in the foreground; and ``acl``: who may do what in one."""
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.output import note
+from ottla.cli.errors import FAILED, NotFound
+from ottla.cli.output import note, write_line
+from ottla.wire.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ottla.zk.access import Digest
+    from ottla.zk.tree_acl import TreeReport
+
+_CONNECT_TIMEOUT_S = 15.0
+_NAMED_MAX = 10
+"""How many znodes are named; the others are counted."""
+
+app = typer.Typer(
+    help="Run one ZooKeeper server until Ctrl-C (needs Java 17 and `pip install 'ottla[embedded]'`), or see to its rights.",
+    rich_markup_mode=None,
+)
 
 
+@app.callback(invoke_without_command=True)
 def zookeeper(
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Where it keeps its data.")],
+    context: typer.Context,
+    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Where it keeps its data.")] = None,
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Where clients connect.")] = 2181,
 ) -> None:
-    """Run one ZooKeeper server until Ctrl-C. Needs Java 17 and `pip install 'ottla[embedded]'`."""
+    if context.invoked_subcommand is not None:
+        return
+    if data is None:
+        raise ConfigError("a server needs a folder for its data", hint="give --data DIR")
     from ottla.zk.ensemble import plan_ensemble
 
     [server] = plan_ensemble(data.resolve(), 1, first_client_port=port)
@@ -21,3 +41,53 @@ def zookeeper(
     server.write_config()
     note(f"ZooKeeper listens at {server.address}, its data is in {server.folder}; Ctrl-C ends it")
     os.execv(command[0], command)
+
+
+@app.command()
+def acl(
+    connect: Annotated[str, typer.Option("--connect", metavar="HOST:PORT,.../PATH", help="As in zookeeper.connect.")],
+    digest_file: Annotated[
+        Path, typer.Option("--digest-file", metavar="FILE", help="The brokers' zookeeper.digest.file.")
+    ],
+    secure: Annotated[bool, typer.Option("--secure", help="Close all znodes of the cluster to others.")] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Open them to everybody again.")] = False,
+) -> int:
+    """Show whether a cluster's znodes are closed to others; with --secure or --open, see to it.
+
+    May be run again, also after it broke off, and while the cluster works. All brokers must have the digest before.
+    """
+    import asyncio
+
+    from ottla.zk.access import read_digest
+
+    if secure and open_:
+        raise ConfigError("--secure and --open contradict each other")
+    digest = read_digest(digest_file)
+    report = asyncio.run(_visit(connect, digest, closed=not open_, change=secure or open_))
+    return _tell(report, "open" if open_ else "closed", changed=secure or open_)
+
+
+async def _visit(connect: str, digest: "Digest", *, closed: bool, change: bool) -> "TreeReport":
+    from ottla.zk.session import ZkSession
+    from ottla.zk.tree_acl import set_tree_acl
+
+    session = ZkSession(connect, digest=digest)
+    await session.start(_CONNECT_TIMEOUT_S, make_root=False)
+    try:
+        if await session.exists("/") is None:
+            raise NotFound(f"there is no {session.connect.chroot} in ZooKeeper", hint="is the path in --connect right?")
+        return await set_tree_acl(session, digest, closed=closed, change=change)
+    finally:
+        await session.close()
+
+
+def _tell(report: "TreeReport", wanted: str, *, changed: bool) -> int:
+    if changed:
+        write_line(f"{report.changed} znodes are {wanted} now, {report.right} were before")
+        return 0
+    write_line(f"{report.right} znodes are {wanted}, {len(report.wrong)} are not")
+    for path in report.wrong[:_NAMED_MAX]:
+        write_line(f"  {path}")
+    if len(report.wrong) > _NAMED_MAX:
+        write_line("  ...")
+    return FAILED if report.wrong else 0

@@ -19,11 +19,11 @@ containers() {
         --filter label=com.docker.compose.oneoff=False
 }
 
-# Containers that are not healthy yet: service, state, health.
+# Containers that are not healthy yet: service, state, health, exit code. What has no health has ended well with 0.
 unhealthy() {
     docker inspect --format \
-        '{{index .Config.Labels "com.docker.compose.service"}} {{.State.Status}} {{if .State.Health}}{{.State.Health.Status}}{{else}}none{{end}}' \
-        $(containers) | grep -vE ' running (healthy|none)$' || true
+        '{{index .Config.Labels "com.docker.compose.service"}} {{.State.Status}} {{if .State.Health}}{{.State.Health.Status}}{{else}}none{{end}} {{.State.ExitCode}}' \
+        $(containers) | grep -vE ' running (healthy|none) | exited none 0$' || true
 }
 
 wait_healthy() {

@@ -35,7 +35,9 @@ def table(cls: Any, name_of: Any = str, leave_out: frozenset[str] | set[str] = f
     rows = ["| setting | default | what it is |", "|---|---|---|"]
     for field in fields(cls):
         if field.name not in leave_out:
-            default = f"`{field.default}`" if field.default not in (None, "") else ""
+            is_property = name_of is property_name and isinstance(field.default, bool)
+            shown = str(field.default).lower() if is_property else field.default
+            default = f"`{shown}`" if shown not in (None, "") else ""
             rows.append(f"| `{name_of(field.name)}` | {default} | {field.metadata['help']} |")
     return rows
 

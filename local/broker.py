@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,9 @@ from ottla.local.errors import LocalClusterError, last_lines
 from ottla.local.processes import Process, Reaper
 
 _PROBE_TIMEOUT_S = 2.0
+
+DIGEST_FILE = "zookeeper-digest"
+"""In the cluster's folder: who its brokers are in ZooKeeper."""
 
 OWN_PROPERTIES = ("broker.id", "listeners", "admin.listener", "log.dirs", "zookeeper.connect")
 """What only the cluster may decide, because others rely on it."""
@@ -59,6 +63,7 @@ class BrokerProcess:
         own = {
             "broker.id": str(self.id),
             "zookeeper.connect": zookeeper,
+            **zookeeper_rights(self.folder.parent),
             "listeners": f"PLAINTEXT://{self.address}",
             "admin.listener": self.admin_url,
             "log.dirs": str(self.data_path),
@@ -76,6 +81,23 @@ class BrokerProcess:
         return LocalClusterError(
             f"broker {self.id} {why}; the end of {self.log_path}:\n{last_lines(self.log_path)}",
         )
+
+
+def zookeeper_rights(folder: Path) -> dict[str, str]:
+    """What makes a broker one of the cluster in this folder: its znodes are closed to others."""
+    return {"zookeeper.digest.file": str(folder / DIGEST_FILE), "zookeeper.set.acl": "true"}
+
+
+def make_digest(folder: Path) -> None:
+    """Make up the cluster's user and password in ZooKeeper; those of an earlier run are kept, for its znodes are theirs."""
+    path = folder / DIGEST_FILE
+    if path.exists():
+        return
+    unfinished = path.with_suffix(".tmp")
+    unfinished.unlink(missing_ok=True)
+    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(f"ottla:{secrets.token_hex(32)}\n")
+    unfinished.replace(path)
 
 
 def why_not_ready(admin_url: str) -> str | None:

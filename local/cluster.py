@@ -10,11 +10,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from ottla.local.broker import OWN_PROPERTIES, BrokerProcess, why_not_ready
+from ottla.local.broker import (
+    DIGEST_FILE,
+    OWN_PROPERTIES,
+    BrokerProcess,
+    make_digest,
+    why_not_ready,
+    zookeeper_rights,
+)
 from ottla.local.errors import LocalClusterError
 from ottla.local.processes import ProcessError, Reaper
 from ottla.local.zookeeper import ZooKeeperServers
 from ottla.wire.errors import ConfigError
+from ottla.zk.access import Digest, read_digest
 from ottla.zk.ensemble import free_ports
 
 READY_TIMEOUT_S = 60.0
@@ -99,6 +107,16 @@ class LocalCluster:
     def zookeeper(self) -> str:
         """The ``zookeeper.connect`` of all brokers."""
         return self.zookeeper_servers.connect
+
+    @property
+    def zookeeper_properties(self) -> dict[str, str]:
+        """All that one more broker needs to have a place in this cluster's ZooKeeper."""
+        return {"zookeeper.connect": self.zookeeper, **zookeeper_rights(self.folder)}
+
+    @property
+    def zookeeper_digest(self) -> Digest:
+        """Who the brokers are in ZooKeeper, for a session that is to see and do what they may."""
+        return read_digest(self.folder / DIGEST_FILE)
 
     @property
     def zookeeper_servers(self) -> ZooKeeperServers:
@@ -231,6 +249,7 @@ class LocalCluster:
         # A cluster whose folder goes anyway need not survive a power cut.
         self._zookeepers = ZooKeeperServers(self._folder, self._zookeeper_count, self._reaper, force_sync=self._keep)
         self._brokers = []
+        make_digest(self._folder)
         for broker_id, (port, admin_port) in enumerate(self._ports):
             rack = f"rack{1 + broker_id % self._racks}"
             broker = BrokerProcess(broker_id, self._folder, port=port, admin_port=admin_port, rack=rack)

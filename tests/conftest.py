@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from ottla.zk.access import Digest
 from ottla.zk.session import ZkSession
 from tests.support.cluster import cluster1 as cluster1
 from tests.support.zookeeper import RunningEnsemble, RunningServer, running_ensemble
@@ -56,8 +57,8 @@ async def open_session() -> AsyncIterator[OpenSession]:
     """Opens sessions that are closed after the test: ``await open_session(connect, timeout_ms=2000)``."""
     opened: list[ZkSession] = []
 
-    async def open_one(connect: str, timeout_ms: int = 6000) -> ZkSession:
-        session = ZkSession(connect, timeout_ms=timeout_ms)
+    async def open_one(connect: str, timeout_ms: int = 6000, digest: Digest | None = None) -> ZkSession:
+        session = ZkSession(connect, timeout_ms=timeout_ms, digest=digest)
         await session.start(30)
         opened.append(session)
         return session

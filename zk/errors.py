@@ -33,6 +33,14 @@ class ZkUnavailable(ZkError, retriable=True):
     """There is no connection to ZooKeeper; the request was not sent."""
 
 
+class NotAuthorized(ZkError):
+    """The znode belongs to another user: this session has no right to do that."""
+
+
+class AuthenticationFailed(ZkError):
+    """ZooKeeper does not accept this way of saying who we are."""
+
+
 class ConnectionLost(ZkError):
     """The connection dropped before the answer came: the outcome is unknown, read before deciding anything."""
 
@@ -58,7 +66,8 @@ class MultiFailed(ZkError):
         self.cause = self.results[self.index]
         super().__init__(
             f"multi of {len(results)} operations failed at operation {self.index} on {paths[self.index]}:"
-            f" {type(self.cause).__name__}"
+            f" {type(self.cause).__name__}",
+            hint=self.cause.hint,
         )
 
 
@@ -68,12 +77,17 @@ _ERROR_BY_CODE: dict[int, type[ZkError]] = {
     -2: RolledBack,
     -4: ConnectionLost,
     -101: NoNode,
+    -102: NotAuthorized,
     -103: BadVersion,
     -110: NodeExists,
     -111: NotEmpty,
     -112: SessionExpired,
+    -115: AuthenticationFailed,
 }
-_NOT_ANSWERED = (ConnectionLost, SessionExpired)
+_DIGEST_HINT = (
+    "is zookeeper.digest, or what the file in zookeeper.digest.file says, the same as with the other brokers?"
+)
+_NOT_ANSWERED = (ConnectionLost, SessionExpired, AuthenticationFailed)
 
 
 def zk_error(code: int | None, path: str, details: object) -> ZkError:
@@ -81,6 +95,8 @@ def zk_error(code: int | None, path: str, details: object) -> ZkError:
     kind = _ERROR_BY_CODE.get(code) if code is not None else None
     if kind is None:
         return ZkError(f"ZooKeeper failed on {path}: {details!r}")
+    if kind is NotAuthorized:
+        return NotAuthorized(f"NotAuthorized on {path}: it belongs to another user of ZooKeeper", hint=_DIGEST_HINT)
     return kind(f"{kind.__name__} on {path}")
 
 

@@ -18,6 +18,7 @@ from ottla.zk.election import ControllerTerm, fenced_multi
 from ottla.zk.errors import BadVersion, ConnectionLost, MultiFailed, NodeExists, NoNode, SessionExpired
 from ottla.zk.operations import Check, Create, Delete, Operation, SetData, Stat
 from ottla.zk.session import ZkSession
+from ottla.zk.tree_acl import close_root, warn_if_open
 from ottla.zk.znodes import (
     PERSISTENT_PATHS,
     BrokerDataZnode,
@@ -70,6 +71,8 @@ class _Seen:
 
 async def ensure_persistent_paths(session: ZkSession) -> None:
     """Make sure of the znodes that every cluster has."""
+    if session.sets_acl:
+        await close_root(session)
     present = await asyncio.gather(*(session.exists(path) for path in PERSISTENT_PATHS))
     for path, stat in zip(PERSISTENT_PATHS, present, strict=True):
         if stat is None:
@@ -275,6 +278,8 @@ async def cluster_id(session: ZkSession) -> str:
 
 async def cluster_secret(session: ZkSession) -> str:
     """What the brokers of this cluster prove to know to each other; whoever asks first makes it up."""
+    if session.sets_acl:
+        await warn_if_open(session)
     return SecretZnode.decode(await _create_or_read(session, SecretZnode.PATH, lambda: secrets.token_hex(32).encode()))
 
 

@@ -1,4 +1,4 @@
-"""One ZooKeeper session behind asyncio. The only file that knows kazoo.
+"""One ZooKeeper session behind asyncio: its life. The only file that knows kazoo. What it can be asked is in requests.py.
 
 kazoo runs its own threads; everything it tells us is carried to the event loop before anybody else sees it. Requests are
 pipelined and never retried here: a lost connection leaves a write's outcome unknown, and only the caller can find it out.
@@ -10,7 +10,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,35 +19,19 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
+from ottla.zk.access import Digest
 from ottla.zk.connect_string import parse_connect
-from ottla.zk.errors import (
-    ConnectionLost,
-    MultiFailed,
-    NodeExists,
-    NoNode,
-    RequestTooLarge,
-    SessionExpired,
-    ZkUnavailable,
-)
+from ottla.zk.errors import AuthenticationFailed, ConnectionLost, SessionExpired, ZkError, ZkUnavailable
 from ottla.zk.handshake import Handshake, HandshakeSocket
-from ottla.zk.operations import (
-    REQUEST_SIZE_MAX,
-    Check,
-    Create,
-    Delete,
-    Operation,
-    OperationResult,
-    SetData,
-    Stat,
-    request_size,
-)
-from ottla.zk.pipeline import Pipeline, Watch, as_zk_error, call_safely, finish
+from ottla.zk.pipeline import Pipeline, call_safely, finish
+from ottla.zk.requests import ZkRequests
 from ottla.zk.session_state import SessionLife
 from ottla.zk.session_state import SessionState as SessionState
 
 logger = logging.getLogger(__name__)
 
-# kazoo warns about every failed attempt to connect; we log the changes of state ourselves, once each.
+# kazoo warns about every failed attempt to connect; we log the changes of state ourselves, once each. And at its lowest level
+# it would log whole requests, the one with the password too.
 _kazoo_logger = logging.getLogger("ottla.zk.kazoo")
 _kazoo_logger.setLevel(logging.ERROR)
 
@@ -92,11 +76,20 @@ class _KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return self._socket.handshake if self._socket is not None else None
 
 
-class ZkSession:
-    """A session that reconnects for ever by itself; all methods belong to the event loop that called ``start``."""
+class ZkSession(ZkRequests):
+    """A session that reconnects for ever by itself; all methods belong to the event loop that called ``start``.
 
-    def __init__(self, connect: str, *, timeout_ms: int = 6000) -> None:
+    With a digest it is that user's, after every reconnect too; what it creates belongs to that user if ``sets_acl``.
+    """
+
+    def __init__(
+        self, connect: str, *, timeout_ms: int = 6000, digest: Digest | None = None, sets_acl: bool = False
+    ) -> None:
+        assert digest is not None or not sets_acl, "nobody would own what is created"
         self.connect = parse_connect(connect)
+        self.digest = digest
+        self.sets_acl = sets_acl
+        self._refused = False
         self._life = SessionLife(timeout_ms / 1000)
         self._subscribers: list[Callable[[SessionState], None]] = []
         self._connected = asyncio.Event()
@@ -110,19 +103,24 @@ class ZkSession:
             handler=self._handler,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.7, max_jitter=0.4),
             logger=_kazoo_logger,
+            auth_data=[("digest", digest.text)] if digest is not None else None,
         )
 
     # --- life -------------------------------------------------------------------------------------------------------
 
-    async def start(self, timeout_s: float = 15.0) -> None:
-        """Connect and make sure of the chroot; ZkUnavailable, naming the servers, if none answers in time."""
+    async def start(self, timeout_s: float = 15.0, *, make_root: bool = True) -> None:
+        """Connect and (``make_root``) make sure of the chroot; ZkUnavailable, naming the servers, if none answers in time.
+
+        AuthenticationFailed at once if a server refuses the digest scheme. A *wrong* password it does not refuse: whoever
+        comes with one is somebody else, who is NotAuthorized later.
+        """
         self._loop = asyncio.get_running_loop()
         self._pipeline = Pipeline(self._check_connected, self._life.answered)
         self._client.add_listener(self._listen)
         self._client.start_async()
         try:
             await self.wait_connected(timeout_s)
-            await self.create_if_missing("/")
+            await (self.create_if_missing("/") if make_root else self.exists("/"))
         except BaseException:
             await self.close()
             raise
@@ -207,25 +205,48 @@ class ZkSession:
         """Runs on kazoo's connection thread, where any request to ZooKeeper would hang for ever."""
         client_id = self._client.client_id
         session_id = client_id[0] if client_id else 0
-        dead = self._client.client_state == KeeperState.CLOSED
-        self._pipeline.to_loop(self._on_kazoo_state, kazoo_state, session_id, self._handler.handshake, dead)
+        how = self._client.client_state
+        self._pipeline.to_loop(self._on_kazoo_state, kazoo_state, session_id, self._handler.handshake, how)
 
-    def _on_kazoo_state(self, kazoo_state: str, session_id: int, handshake: Handshake | None, dead: bool) -> None:
+    def _on_kazoo_state(self, kazoo_state: str, session_id: int, handshake: Handshake | None, how: str) -> None:
         if self._closed:
             return
         self._stop_timer()
         if kazoo_state == KazooState.CONNECTED:
             assert handshake is not None, "kazoo connected without a reply"
+            self._refused = False  # not yet: kazoo sends the digest only now, and our requests after the answer to it
             self._announce(self._life.connected(session_id, handshake), "handshake done")
             self._start_timer(self.timeout_s / 3, self._heartbeat)
         elif kazoo_state == KazooState.SUSPENDED:
             self._announce(self._life.suspended(), "connection lost")
             self._check_deadline()
         else:
+            if how == KeeperState.AUTH_FAILED:
+                self._refuse()
             self._announce(self._life.lost(), "zookeeper says so")
-            if dead:
-                # kazoo's thread ends on a reply that it does not understand; without a thread nobody reconnects.
+            if how in (KeeperState.CLOSED, KeeperState.AUTH_FAILED):
+                # kazoo's thread ends on a reply that it does not understand, and on a refusal; without it nobody reconnects.
                 self._start_timer(_RESTART_DELAY_S, self._restart_client)
+
+    def _refuse(self) -> None:
+        self._refused = True
+        logger.error("zookeeper refused our digest error=%s", self._refusal())
+        self._pipeline.fail_in_flight(self._refusal())
+
+    def _refusal(self) -> ZkError:
+        return AuthenticationFailed(
+            f"ZooKeeper {self.connect.servers} refused the {self.digest}",
+            hint="its servers must allow the digest scheme, or brokers do without zookeeper.digest",
+        )
+
+    def _check_connected(self, path: str) -> None:
+        # kazoo would keep the request until it reconnects, perhaps for minutes: say at once that it was not sent
+        if not self.connected:
+            if self._refused:
+                raise self._refusal()
+            raise ZkUnavailable(
+                f"not connected to ZooKeeper {self.connect.servers}: the request for {path} was not sent"
+            )
 
     def _check_deadline(self) -> None:
         now = time.monotonic()
@@ -273,122 +294,3 @@ class ZkSession:
             self._beat = self._pipeline.send(partial(self._client.exists_async, "/"), lambda: None)
             self._beat.add_done_callback(lambda future: future.cancelled() or future.exception())
         self._start_timer(self.timeout_s / 3, self._heartbeat)
-
-    # --- requests ---------------------------------------------------------------------------------------------------
-
-    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        """A znode's data and stat; NoNode (and no watch set) if it does not exist."""
-        data, stat = await self._pipeline.request(partial(self._client.get_async, self._absolute(path)), path, watch)
-        return data or b"", _stat(stat)
-
-    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """A znode's stat, or None; the watch is set in both cases."""
-        stat = await self._pipeline.request(partial(self._client.exists_async, self._absolute(path)), path, watch)
-        return None if stat is None else _stat(stat)
-
-    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """The names of a znode's children, sorted; NoNode (and no watch set) if it does not exist."""
-        call = partial(self._client.get_children_async, self._absolute(path))
-        return sorted(await self._pipeline.request(call, path, watch))
-
-    async def create(
-        self,
-        path: str,
-        data: bytes = b"",
-        *,
-        ephemeral: bool = False,
-        sequence: bool = False,
-        make_parents: bool = False,
-    ) -> str:
-        """Create a znode and return its path, which has a number appended if ``sequence``."""
-        _check_size(path, len(path) + len(data))
-        call = partial(self._client.create_async, self._absolute(path), data, ephemeral=ephemeral, sequence=sequence)
-        try:
-            created = await self._pipeline.request(call, path)
-        except NoNode:
-            parent = path.rpartition("/")[0]
-            if not make_parents or not parent:
-                raise
-            await self.create_if_missing(parent)
-            created = await self._pipeline.request(call, path)
-        return self._relative(created)
-
-    async def create_if_missing(self, path: str) -> None:
-        """Make sure that a persistent znode and its parents exist; existing ones are left as they are."""
-        absolute = self._absolute(path)
-        ends = [end for end in range(1, len(absolute)) if absolute[end] == "/"]
-        for node in [*(absolute[:end] for end in ends), absolute]:
-            if await self._pipeline.request(partial(self._client.exists_async, node), node) is None:
-                try:
-                    await self._pipeline.request(partial(self._client.create_async, node, b""), node)
-                except NodeExists:
-                    pass  # somebody else was as quick
-
-    async def set(self, path: str, data: bytes, version: int) -> Stat:
-        """Replace a znode's data if it still has this version."""
-        _check_size(path, len(path) + len(data))
-        call = partial(self._client.set_async, self._absolute(path), data, version)
-        return _stat(await self._pipeline.request(call, path))
-
-    async def delete(self, path: str, version: int) -> None:
-        """Delete a znode if it still has this version."""
-        await self._pipeline.request(partial(self._client.delete_async, self._absolute(path), version), path)
-
-    async def sync(self, path: str) -> None:
-        """Wait until our server has caught up with ZooKeeper's leader: what is read afterwards is not older than now."""
-        await self._pipeline.request(partial(self._client.sync_async, self._absolute(path)), path)
-
-    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """All of these or, with MultiFailed, none."""
-        paths = [operation.path for operation in operations]
-        _check_size(f"multi of {len(operations)} on {paths[0]}", sum(map(request_size, operations)))
-        results = await self._pipeline.request(partial(self._commit, operations), f"multi on {paths[0]}")
-        failed = [(error, path) for error, path in zip(results, paths, strict=True) if isinstance(error, Exception)]
-        if failed:
-            # Invariant: ZooKeeper answers a failed multi with an error for every single operation.
-            assert len(failed) == len(paths), results
-            raise MultiFailed([as_zk_error(error, path) for error, path in failed], paths)
-        return [self._result(operation, result) for operation, result in zip(operations, results, strict=True)]
-
-    def _commit(self, operations: Sequence[Operation]) -> Any:
-        transaction = self._client.transaction()
-        for operation in operations:
-            path = self._absolute(operation.path)
-            match operation:
-                case Create(data=data, ephemeral=ephemeral):
-                    transaction.create(path, data, ephemeral=ephemeral)
-                case SetData(data=data, version=version):
-                    transaction.set_data(path, data, version)
-                case Delete(version=version):
-                    transaction.delete(path, version)
-                case Check(version=version):
-                    transaction.check(path, version)
-        return transaction.commit_async()
-
-    def _result(self, operation: Operation, result: Any) -> OperationResult:
-        if isinstance(operation, Create):
-            return self._relative(result)
-        return _stat(result) if isinstance(operation, SetData) else None
-
-    def _check_connected(self, path: str) -> None:
-        # kazoo would keep the request until it reconnects, perhaps for minutes: say at once that it was not sent
-        if not self.connected:
-            raise ZkUnavailable(
-                f"not connected to ZooKeeper {self.connect.servers}: the request for {path} was not sent"
-            )
-
-    def _absolute(self, path: str) -> str:
-        assert path.startswith("/"), f"znode path {path!r} must start with a slash"
-        return self.connect.chroot + path if path != "/" else self.connect.chroot or "/"
-
-    def _relative(self, absolute: str) -> str:
-        return absolute[len(self.connect.chroot) :] or "/"
-
-
-def _stat(stat: Any) -> Stat:
-    return Stat(stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner, stat.dataLength, stat.numChildren)
-
-
-def _check_size(what: str, size: int) -> None:
-    if size > REQUEST_SIZE_MAX:
-        raise RequestTooLarge(f"{what} has {size} bytes, but ZooKeeper takes at most {REQUEST_SIZE_MAX} in one request")

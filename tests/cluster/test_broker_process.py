@@ -58,10 +58,12 @@ def run_broker(
 def test_flags_win_over_the_environment_over_the_file_over_the_defaults(cluster: LocalCluster, tmp_path: Path) -> None:
     ports = free_ports(4)
     file = tmp_path / "server.properties"
+    zookeeper = {**cluster.zookeeper_properties, "zookeeper.connect": f"{cluster.zookeeper}/precedence"}
     file.write_text(
-        f"# a comment\nbroker.id=10\nzookeeper.connect={cluster.zookeeper}/precedence\nlog.dirs={tmp_path / 'data'}\n"
+        f"# a comment\nbroker.id=10\nlog.dirs={tmp_path / 'data'}\n"
         f"listeners=PLAINTEXT://127.0.0.1:{ports[0]}\nadmin.listener=http://127.0.0.1:{ports[1]}\n"
-        "broker.rack=file\nof.some.later.version=1\n"
+        + "".join(f"{key}={value}\n" for key, value in zookeeper.items())
+        + "broker.rack=file\nof.some.later.version=1\n"
     )
     command = [sys.executable, "-m", "ottla.broker", "--config", str(file)]
     command += ["-o", "broker.id=12", "-o", f"admin.listener=http://127.0.0.1:{ports[3]}"]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.client import Admin
+from ottla.local import LocalCluster
 from ottla.local.broker import child_environment
 from ottla.zk.ensemble import free_ports
 from tests.support.cluster import wait_until
@@ -21,14 +22,15 @@ pytestmark = pytest.mark.cluster
 BROKERS = 4
 
 
-def broker_command(folder: Path, **properties: str) -> list[str]:
-    """A broker that is started by hand, as a user does it."""
+def broker_command(folder: Path, cluster: LocalCluster, **properties: str) -> list[str]:
+    """A broker that is started by hand, as a user does it, with the ZooKeeper of a cluster."""
     ports = free_ports(2)
     own = {
         "listeners": f"PLAINTEXT://127.0.0.1:{ports[0]}",
         "admin.listener": f"http://127.0.0.1:{ports[1]}",
         "log.dirs": str(folder / "data"),
         **SHORT,
+        **cluster.zookeeper_properties,
         **{key.replace("_", "."): value for key, value in properties.items()},
     }
     (folder / "server.properties").write_text("".join(f"{key}={value}\n" for key, value in own.items()))
@@ -53,7 +55,7 @@ def test_s02_broker_id_names_a_broker_and_must_be_given(seen: Observer, tmp_path
         told = seen.metadata(broker).brokers
         assert [found.id for found in told if found.port == port_of(seen, broker)] == [broker]
     nameless = subprocess.run(
-        broker_command(tmp_path, zookeeper_connect=seen.cluster.zookeeper),
+        broker_command(tmp_path, seen.cluster),
         capture_output=True, text=True, timeout=WAIT_S, env=child_environment(), check=False,
     )  # fmt: skip
     assert nameless.returncode == 1
@@ -78,7 +80,9 @@ def port_of(seen: Observer, broker: int) -> int:
 def test_s04_properties_file_with_a_chroot_per_host_is_honoured(seen: Observer, tmp_path: Path) -> None:
     server = seen.cluster.zookeeper_servers.address(0)
     chroot = f"kafka-{uuid.uuid4().hex[:8]}"
-    command = broker_command(tmp_path, broker_id="7", zookeeper_connect=f"{server}/{chroot}/,{server}/{chroot}")
+    command = broker_command(
+        tmp_path, seen.cluster, broker_id="7", zookeeper_connect=f"{server}/{chroot}/,{server}/{chroot}"
+    )
     with (tmp_path / "log").open("wb") as log:
         broker = subprocess.Popen(command, env=child_environment(), stdout=log, stderr=log)
     try:
@@ -108,7 +112,7 @@ def test_s05_registration_goes_when_a_broker_is_cut_off_and_comes_back_with_it(s
 
 def test_s06_second_broker_with_the_same_id_is_refused_and_the_first_stays(seen: Observer, tmp_path: Path) -> None:
     owner = seen.owner("/brokers/ids/1")
-    command = broker_command(tmp_path, broker_id="1", zookeeper_connect=seen.cluster.zookeeper)
+    command = broker_command(tmp_path, seen.cluster, broker_id="1")
     second = subprocess.run(
         command, capture_output=True, text=True, timeout=WAIT_S, env=child_environment(), check=False
     )

@@ -251,8 +251,12 @@ def test_s28_partitions_move_to_other_brokers_with_all_their_records(seen: Obser
     # One epoch to begin with, one to end: the controller took the replica out, not the leader when it had lagged for long.
     assert seen.state(name, 4)["leader_epoch"] >= 2
     assert seen.assignment(name)[5] == [0, 1]
-    written = seen.read(f"/brokers/topics/{name}")
-    assert written["adding_replicas"] == written["removing_replicas"] == {}
+
+    def ended() -> bool:
+        written = seen.read(f"/brokers/topics/{name}")
+        return bool(written["adding_replicas"] == written["removing_replicas"] == {})
+
+    wait_until(ended, WAIT_S)  # the controller hears of a deletion after the folder is gone
     seen.produce(name, [b"more"], 0)
     expected = {partition: list(values) for partition in targets} | {5: [b"stays"]}
     expected[0].append(b"more")

@@ -95,7 +95,7 @@ def run_second_broker(cluster: LocalCluster, folder: Path, broker_id: int) -> "s
     """A broker that should not come up; gives how it ended."""
     options = {
         "broker.id": str(broker_id),
-        "zookeeper.connect": cluster.zookeeper,
+        **cluster.zookeeper_properties,
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "admin.listener": "http://127.0.0.1:0",
         "log.dirs": str(folder),

@@ -26,6 +26,7 @@ from ottla.wire.requests import (
 )
 from ottla.zk.election import read_controller
 from ottla.zk.membership import cluster_secret
+from ottla.zk.session import ZkSession
 from tests.conftest import OpenSession
 from tests.support.broker_requests import handshake, shake_hands
 from tests.support.raw_client import Hung, RawClient
@@ -98,8 +99,13 @@ def test_a_wrong_proof_is_refused_and_leaves_the_peer_a_client(unharmed: Victim,
             client.error_of(orders(unharmed)[0])
 
 
+async def _session(victim: Victim, open_session: OpenSession) -> ZkSession:
+    """As somebody who has got hold of the brokers' password."""
+    return await open_session(victim.cluster.zookeeper, digest=victim.cluster.zookeeper_digest)
+
+
 async def _secret(victim: Victim, open_session: OpenSession) -> str:
-    return await cluster_secret(await open_session(victim.cluster.zookeeper))
+    return await cluster_secret(await _session(victim, open_session))
 
 
 async def test_a_proof_counts_for_one_connection_and_one_broker_only(victim: Victim, open_session: OpenSession) -> None:
@@ -170,7 +176,11 @@ async def test_a_proven_broker_that_claims_a_controller_epoch_which_never_was_is
                 insider.ask(request, BrokerHandshakeResponse)
                 forged = orders(victim, controller_id=7, broker_epoch=request.to_epoch)[number]
                 assert insider.error_of(forged) is ClusterAuthorizationFailed
-                now = (await read_controller(await open_session(victim.cluster.zookeeper))).epoch
+                now = (
+                    await read_controller(
+                        await open_session(victim.cluster.zookeeper, digest=victim.cluster.zookeeper_digest)
+                    )
+                ).epoch
                 meddling = orders(victim, controller_id=7, epoch=now, broker_epoch=request.to_epoch)[number]
                 assert insider.error_of(meddling) is StaleControllerEpoch, "somebody else is the controller"
     victim.create_topic_works()

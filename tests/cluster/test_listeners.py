@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -27,14 +27,14 @@ INSIDE, OUTSIDE = "127.0.0.2", "127.0.0.3"
 class TwoDoors:
     """A broker with two listeners."""
 
-    def __init__(self, number: int, zookeeper: str, folder: Path, reaper: Reaper) -> None:
+    def __init__(self, number: int, zookeeper: Mapping[str, str], folder: Path, reaper: Reaper) -> None:
         inside, outside, admin = free_ports(3)
         self.id = number
         self.inside, self.outside = (INSIDE, inside), (OUTSIDE, outside)
         self._admin_url = f"http://127.0.0.1:{admin}"
         properties = {
             "broker.id": str(number),
-            "zookeeper.connect": zookeeper,
+            **zookeeper,
             "listeners": f"INSIDE://0.0.0.0:{inside},OUTSIDE://0.0.0.0:{outside}",
             "advertised.listeners": f"INSIDE://{INSIDE}:{inside},OUTSIDE://{OUTSIDE}:{outside}",
             "inter.broker.listener.name": "INSIDE",
@@ -54,12 +54,12 @@ class TwoDoors:
 
 
 @pytest.fixture(scope="module")
-def zookeeper(cluster1: LocalCluster) -> str:
-    return f"{cluster1.zookeeper}/two-doors"
+def zookeeper(cluster1: LocalCluster) -> dict[str, str]:
+    return {**cluster1.zookeeper_properties, "zookeeper.connect": f"{cluster1.zookeeper}/two-doors"}
 
 
 @pytest.fixture(scope="module")
-def brokers(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[TwoDoors]]:
+def brokers(zookeeper: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[TwoDoors]]:
     folder = tmp_path_factory.mktemp("two-doors")
     reaper = Reaper()
     started = [TwoDoors(number, zookeeper, folder, reaper) for number in range(3)]
@@ -90,8 +90,10 @@ def test_each_door_tells_the_addresses_behind_it(brokers: list[TwoDoors]) -> Non
         assert brokers_seen_from(asked.inside) == {broker.id: broker.inside for broker in brokers}
 
 
-async def test_registration_lists_both_and_leads_brokers_inside(brokers: list[TwoDoors], zookeeper: str) -> None:
-    session = ZkSession(zookeeper, timeout_ms=10_000)
+async def test_registration_lists_both_and_leads_brokers_inside(
+    brokers: list[TwoDoors], zookeeper: Mapping[str, str]
+) -> None:
+    session = ZkSession(zookeeper["zookeeper.connect"], timeout_ms=10_000)
     await session.start(WAIT_S)
     try:
         told = json.loads((await session.get("/brokers/ids/1"))[0])
@@ -146,11 +148,12 @@ def test_failover_and_return_are_seen_from_outside(brokers: list[TwoDoors]) -> N
         assert brokers_seen_from(brokers[leader].outside)[leader] == brokers[leader].outside
 
 
-def test_free_ports_are_taken_for_each_listener(zookeeper: str, tmp_path: Path) -> None:
+def test_free_ports_are_taken_for_each_listener(zookeeper: Mapping[str, str], tmp_path: Path) -> None:
     [admin_port] = free_ports(1)
     options = {
         "broker.id": "7",
-        "zookeeper.connect": f"{zookeeper}-of-its-own",
+        **zookeeper,
+        "zookeeper.connect": f"{zookeeper['zookeeper.connect']}-of-its-own",
         "listeners": "INSIDE://127.0.0.2:0,OUTSIDE://127.0.0.3:0",
         "admin.listener": f"http://127.0.0.1:{admin_port}",
         "log.dirs": str(tmp_path / "data"),

@@ -57,6 +57,14 @@ def test_client_on_the_host_uses_published_ports_only(compose: ComposeCluster) -
         }
 
 
+def test_znodes_are_closed_to_all_but_the_brokers(compose: ComposeCluster) -> None:
+    create(compose, "closed", partitions=2)
+    digest = "/etc/ottla/zookeeper-digest"
+    command = ["ottla", "zookeeper", "acl", "--connect", "zookeeper0:2181/ottla", "--digest-file", digest]
+    told = docker("exec", compose.container("broker0"), *command).stdout
+    assert told.endswith("znodes are closed, 0 are not\n")
+
+
 def test_client_in_the_network_uses_names_of_containers(compose: ComposeCluster) -> None:
     create(compose, "from-inside", partitions=3)
     run_inside(compose, "produce", "from-inside", "--acks", "all", stdin="one\ntwo\nthree\n")

@@ -32,7 +32,7 @@ class Observer:
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
-        self.zk = KazooClient(hosts=cluster.zookeeper)
+        self.zk = KazooClient(hosts=cluster.zookeeper, auth_data=[("digest", cluster.zookeeper_digest.text)])
         self.zk.start(timeout=WAIT_S)
         self.admin = Admin(bootstrap_servers=cluster.bootstrap)
 

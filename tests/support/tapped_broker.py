@@ -62,7 +62,7 @@ class TappedBroker:
         self._tap = folder / "tap"
         properties = {
             "broker.id": str(broker_id),
-            "zookeeper.connect": cluster.zookeeper,
+            **cluster.zookeeper_properties,
             "listeners": f"PLAINTEXT://{self.address}",
             "admin.listener": self._admin_url,
             "log.dirs": str(self.data_path),

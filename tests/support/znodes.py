@@ -18,7 +18,7 @@ def read_znode(cluster: LocalCluster, path: str) -> Znode:
     """A znode's bytes and version, as of now."""
 
     async def read() -> Znode:
-        session = ZkSession(cluster.zookeeper)
+        session = ZkSession(cluster.zookeeper, digest=cluster.zookeeper_digest)
         await session.start(30)
         try:
             await session.sync(path)
@@ -34,7 +34,7 @@ def partition_state(cluster: LocalCluster, topic: str, partition: int = 0) -> Ve
     """A partition's leader, epoch and ISR as ZooKeeper has them."""
 
     async def read() -> VersionedState | None:
-        session = ZkSession(cluster.zookeeper)
+        session = ZkSession(cluster.zookeeper, digest=cluster.zookeeper_digest)
         await session.start(30)
         try:
             return await read_partition_state(session, TopicPartition(topic, partition))

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from ottla.local import LocalCluster, LocalClusterError
-from ottla.local.broker import child_environment, why_not_ready
+from ottla.local.broker import DIGEST_FILE, child_environment, make_digest, why_not_ready, zookeeper_rights
 from ottla.local.errors import last_lines
 from ottla.local.processes import start_time
 from ottla.local.state import STATE_FILE, RunningProcess, load_state
 from ottla.wire.errors import ConfigError
+from ottla.zk.access import read_digest
 
 
 def test_given_port_counts_up_and_admin_ports_lie_1000_below() -> None:
@@ -100,3 +101,16 @@ def test_state_file_that_makes_no_sense_is_an_error_not_a_crash(tmp_path: Path) 
     (tmp_path / STATE_FILE).write_text('{"owner": 7}')
     with pytest.raises(LocalClusterError):
         load_state(tmp_path)
+
+
+def test_a_password_in_zookeeper_is_made_up_once_and_nobody_else_may_read_it(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    for folder in (tmp_path / "a", tmp_path / "b", tmp_path / "a"):
+        make_digest(folder)
+    first, other = read_digest(tmp_path / "a" / DIGEST_FILE), read_digest(tmp_path / "b" / DIGEST_FILE)
+    assert first != other
+    make_digest(tmp_path / "a")
+    assert read_digest(tmp_path / "a" / DIGEST_FILE) == first, "the znodes of an earlier run are that user's"
+    assert (tmp_path / "a" / DIGEST_FILE).stat().st_mode & 0o777 == 0o600
+    assert zookeeper_rights(tmp_path / "a")["zookeeper.digest.file"] == str(tmp_path / "a" / DIGEST_FILE)

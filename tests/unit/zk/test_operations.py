@@ -1,6 +1,17 @@
 """Multis that ZooKeeper accepts, and errors that tell what happened."""
 
-from ottla.zk.errors import BadVersion, ConnectionLost, MultiFailed, NoNode, RolledBack, ZkError, is_answer, zk_error
+from ottla.zk.errors import (
+    AuthenticationFailed,
+    BadVersion,
+    ConnectionLost,
+    MultiFailed,
+    NoNode,
+    NotAuthorized,
+    RolledBack,
+    ZkError,
+    is_answer,
+    zk_error,
+)
 from ottla.zk.operations import REQUEST_SIZE_MAX, Check, Create, Delete, Operation, SetData, in_chunks, request_size
 
 
@@ -29,3 +40,15 @@ def test_only_what_the_server_said_counts_as_an_answer() -> None:
     assert isinstance(zk_error(-4, "/a", ""), ConnectionLost)
     assert type(zk_error(None, "/a", ValueError("odd"))) is ZkError
     assert [is_answer(code) for code in (-101, -110, -4, -112, -999, None)] == [True, True, False, False, False, False]
+
+
+def test_want_of_rights_is_an_answer_and_says_what_to_look_at() -> None:
+    refused = zk_error(-102, "/ottla/secret", "")
+    assert isinstance(refused, NotAuthorized)
+    assert "/ottla/secret" in str(refused)
+    assert refused.hint is not None
+    assert "zookeeper.digest" in refused.hint
+    assert MultiFailed([RolledBack(), refused], ["/a", "/b"]).hint == refused.hint
+    assert is_answer(-102)
+    assert isinstance(zk_error(-115, "/", ""), AuthenticationFailed)
+    assert not is_answer(-115), "kazoo says so of requests that it never sent"
