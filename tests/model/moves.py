@@ -6,7 +6,7 @@ from ottla.wire.names import NO_EPOCH, NO_LEADER
 from tests.model.real_code import begun_move, ended_move
 from tests.model.states import REPLICAS, Assignment, Bounds, Broker, State, Step, Stop, Zk
 
-TARGETS = ((0, 1), (1, 2), (2, 0))
+TARGETS = ((0, 1), (1, 2), (2,))
 
 
 class MoveSteps:
