@@ -50,9 +50,13 @@ class MoveSteps:
         yield f"the move has ended: on {list(assignment.replicas)}, to be deleted on {list(deletes)}", after
 
     def _delete(self, s: State, stop: Stop) -> Iterator[Step]:
-        """Partitions.stop: an order that is older than what the broker was told since changes nothing."""
+        """Partitions.stop: an order that is older than what the broker was told since changes nothing.
+
+        One controller's orders to a broker arrive in their order: what it said before this one does not come any more.
+        """
         broker = s.brokers[stop.to]
-        after = s._replace(stops=s.stops - {stop})
+        later = frozenset(order for order in s.orders if order.to != stop.to or order.state.epoch > stop.epoch)
+        after = s._replace(stops=s.stops - {stop}, orders=later)
         if stop.broker_epoch != broker.broker_epoch or broker.epoch > stop.epoch:
             yield f"broker {stop.to} ignores an old order to delete", after
             return
