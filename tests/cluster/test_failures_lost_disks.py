@@ -59,7 +59,7 @@ def test_elected_replica_whose_log_cannot_be_opened_is_replaced(cluster: LocalCl
     kill_all(cluster)
     (cluster.data_path(1) / f"{topic}-0" / "partition.metadata").unlink()
     start(cluster, 0, 1)
-    wait_until(lambda: partition_state(cluster, topic).state.isr == (1,), WAIT_S)  # nobody else is there yet
+    wait_until(lambda: "partition state refused" in cluster.log_path(1).read_text(), WAIT_S)  # it was told, and cannot
     start(cluster, 2, 3)
     wait_until(lambda: leader_of(admin, topic) in (2, 3), WAIT_S)
     assert read(cluster, topic, len(VALUES)) == VALUES
