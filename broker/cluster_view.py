@@ -107,14 +107,6 @@ class ClusterView:
             if broker_id in partition.replicas
         }
 
-    def waits_for(self, broker_id: int) -> bool:
-        """Whether a partition has no leader although this broker, which is in sync, lives: its records are not there."""
-        return any(
-            partition.leader == NO_LEADER and broker_id in partition.isr
-            for topic in self._topics.values()
-            for partition in topic.partitions
-        )
-
     def leader_of(self, topic: str, partition: int) -> tuple[int, int]:
         """Leader and leader epoch as far as known."""
         metadata = self._topics.get(topic)

@@ -5,11 +5,11 @@ import logging
 import time
 from collections.abc import Callable
 
-from ottla.broker.data_trust import DataTrust, after_loss
+from ottla.broker.data_trust import DataTrust
 from ottla.broker.membership_loop import MembershipLoop
 from ottla.wire.errors import OttlaError
-from ottla.zk.broker_znodes import BrokerDataZnode, DataState, StampedFolders
-from ottla.zk.membership import mark_reported, read_data, write_data
+from ottla.zk.broker_znodes import DataState
+from ottla.zk.membership import mark_reported, write_data
 from ottla.zk.session import ZkSession
 
 logger = logging.getLogger(__name__)
@@ -17,9 +17,6 @@ logger = logging.getLogger(__name__)
 CHECK_S = 0.2
 STAMP_S = 60.0
 """How old a copy of a folder may be that is put in its place unnoticed."""
-
-REPLACED = (DataState.LOST, DataState.RETURNED)
-"""Other folders are in use than those that ZooKeeper knows: they are stamped only once the controller has acted on it."""
 
 
 class DataLoop:
@@ -31,14 +28,17 @@ class DataLoop:
         membership: MembershipLoop,
         trust: DataTrust,
         all_told: Callable[[int], bool],
-        waits: Callable[[], bool],
+        waited_for: Callable[[], bool],
+        resume: Callable[[], None],
     ) -> None:
-        """``all_told``: the controller has spoken of all partitions here in this life. ``waits``: of one nobody leads."""
+        """``all_told``: the controller has spoken of all partitions here in this life. ``waited_for``: one of them has no
+        leader for want of what was on a lost disk. ``resume``: follow, if that was held back."""
         self._session = session
         self._membership = membership
         self._trust = trust
         self._all_told = all_told
-        self._waits = waits
+        self._waited_for = waited_for
+        self._resume = resume
         self._heard_in = -1  # the life in which the controller has acted on what was said
         self._stamp_at = time.monotonic() + STAMP_S
         self._task: asyncio.Task[None] | None = None
@@ -64,34 +64,34 @@ class DataLoop:
 
     async def _look(self) -> None:
         membership = self._membership
-        life, said = membership.identity.broker_epoch, membership.data
+        life = membership.identity.broker_epoch
         if not membership.registered:
             return
-        if said is not DataState.WHOLE and self._heard_in != life and self._all_told(life):
+        if membership.data is not DataState.WHOLE and self._heard_in != life:
             # The controller speaks of a partition that is affected only after it has written that this replica does not
             # count there. If this life ends before, the next one says the same again.
-            await self._report(life, said)
-        elif time.monotonic() >= self._stamp_at and (said not in REPLACED or self._heard_in == life):
-            known = await read_data(self._session, membership.identity.broker_id)
-            forget = self._all_told(life) and not self._waits()
-            await self._stamp(life, known.away if known is not None and not forget else None)
+            if self._all_told(life):
+                await self._report(life)
+        elif time.monotonic() >= self._stamp_at:
+            await self._stamp(life)
 
-    async def _report(self, life: int, said: DataState) -> None:
-        broker_id = self._membership.identity.broker_id
-        if said in REPLACED:
-            known = await read_data(self._session, broker_id)
-            stamped = await asyncio.to_thread(self._trust.stamp)
-            data = after_loss(known, said, stamped, self._waits())
-            await self._write(life, data)
-        if await mark_reported(self._session, broker_id, life):
+    async def _report(self, life: int) -> None:
+        """Invariant [I14]: folders that took the place of lost ones are stamped, and only then take records that count,
+        when nobody waits for the lost ones any more: should those come back before, they are still whole."""
+        membership = self._membership
+        if membership.data is DataState.LOST:
+            if self._waited_for():
+                return
+            await self._stamp(life)
+        if await mark_reported(self._session, membership.identity.broker_id, life):
             await asyncio.to_thread(self._trust.reported)
             self._heard_in = life
-            logger.info("the controller has acted on lost data data=%s", said.value)
+            logger.info("the controller has acted on lost data data=%s", membership.data.value)
+            membership.held = False
+            self._resume()
 
-    async def _stamp(self, life: int, away: StampedFolders | None) -> None:
-        await self._write(life, BrokerDataZnode(await asyncio.to_thread(self._trust.stamp), away))
-
-    async def _write(self, life: int, data: BrokerDataZnode) -> None:
+    async def _stamp(self, life: int) -> None:
+        data = await asyncio.to_thread(self._trust.stamp)
         await write_data(self._session, self._membership.identity.broker_id, life, data)
-        self._trust.confirmed(data.stamped)
+        self._trust.confirmed(data)
         self._stamp_at = time.monotonic() + STAMP_S

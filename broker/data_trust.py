@@ -1,8 +1,7 @@
 """Whether the data folders hold what this broker had acknowledged. Decides nothing: the controller draws the consequences.
 
 A folder that is empty, not mounted, replaced, or put back from a backup looks clean by itself. So the folders bear stamps
-(storage/data_stamps.py), the last of which stands in ZooKeeper too, with the ids of all folders that must bear it. When folders
-are lost, others are stamped in their place; what was lost is remembered as long as a partition waits for it.
+(storage/data_stamps.py), the last of which stands in ZooKeeper too, with the ids of all folders that must bear it.
 """
 
 import logging
@@ -11,11 +10,9 @@ import uuid
 from collections.abc import Sequence
 
 from ottla.broker.storage.log_dir import LogDir
-from ottla.zk.broker_znodes import BrokerDataZnode, DataState, StampedFolders
+from ottla.zk.broker_znodes import BrokerDataZnode, DataState
 
 logger = logging.getLogger(__name__)
-
-NOT_KNOWN = StampedFolders("", ())
 
 
 class DataTrust:
@@ -28,52 +25,39 @@ class DataTrust:
 
     def judge(self, known: BrokerDataZnode | None) -> DataState:
         """What the folders hold, by what ZooKeeper knows of them. A folder that it has never known is new, and may be empty."""
-        if known is not None and (why := self._why_not(known.stamped)):
-            if known.away is not None and known.away.folders and not self._why_not(known.away):
-                return DataState.RETURNED
+        if known is not None and (why := self._why_not(known)):
             logger.error("the data of this broker is lost: %s", why)
             return DataState.LOST
         if any(log_dir.tail_unreported for log_dir in self._log_dirs):
             return DataState.TAIL_SUSPECT
         return DataState.WHOLE
 
-    def _why_not(self, stamped: StampedFolders) -> str:
-        """Why the folders are not those that were stamped then; empty if they are."""
+    def _why_not(self, known: BrokerDataZnode) -> str:
+        """Why the folders are not those that were stamped last; empty if they are."""
         here = {log_dir.data_uuid: log_dir for log_dir in self._log_dirs}
-        for folder in stamped.folders:
+        for folder in known.folders:
             if folder not in here:
                 return f"folder {folder} is missing, or another one stands in its place"
-            if stamped.stamp not in here[folder].stamps:
+            if known.stamp not in here[folder].stamps:
                 return f"folder {here[folder].folder} is older than what this broker last wrote"
         return ""
 
-    def stamp(self) -> StampedFolders:
+    def stamp(self) -> BrokerDataZnode:
         """Stamp all folders; gives what ZooKeeper must know from then on, and that must be ``confirmed``. Slow."""
         with self._lock:
             self._unconfirmed = stamp = self._unconfirmed or uuid.uuid4().hex
             for log_dir in self._log_dirs:
                 if stamp not in log_dir.stamps:
                     log_dir.stamps.add(stamp)
-        return StampedFolders(stamp, tuple(log_dir.data_uuid for log_dir in self._log_dirs))
+        return BrokerDataZnode(stamp, tuple(log_dir.data_uuid for log_dir in self._log_dirs))
 
-    def confirmed(self, stamped: StampedFolders) -> None:
+    def confirmed(self, data: BrokerDataZnode) -> None:
         """ZooKeeper knows a stamp."""
         with self._lock:
-            if self._unconfirmed == stamped.stamp:
+            if self._unconfirmed == data.stamp:
                 self._unconfirmed = ""
 
     def reported(self) -> None:
         """A controller has drawn the consequences of suspect tails: the next crash is judged by itself. Slow."""
         for log_dir in self._log_dirs:
             log_dir.tail_reported()
-
-
-def after_loss(known: BrokerDataZnode | None, said: DataState, stamped: StampedFolders, waits: bool) -> BrokerDataZnode:
-    """What ZooKeeper must know once other folders are in use; ``waits``: a partition has no leader for want of the old ones.
-
-    One set of folders is remembered, not two: it would not be known which partition waits for which of them.
-    """
-    if not waits:
-        return BrokerDataZnode(stamped)
-    one = known is not None and (known.away is None or said is DataState.RETURNED)
-    return BrokerDataZnode(stamped, known.stamped if one and known is not None else NOT_KNOWN)

@@ -56,6 +56,8 @@ class MembershipLoop:
         self._task: asyncio.Task[None] | None = None
         self.identity = identity
         self.registered = False
+        self.held = False
+        """Whether records must not be taken yet, for others would count them: the loss of earlier ones was not acted on."""
         self.data = DataState.WHOLE
         """What was said at the last registration of the data folders."""
         self.on_fenced: Callable[[], None] = lambda: None
@@ -141,33 +143,30 @@ class MembershipLoop:
 
     async def _join(self) -> None:
         """Register, and say what the data folders hold by what ZooKeeper knows of them [I14]."""
-        known = await read_data(self._session, self._broker.broker_id)
-        self.data = self._trust.judge(known)
-        stamped = await self._stamp(known) if self.data in (DataState.WHOLE, DataState.TAIL_SUSPECT) else None
-        broker = replace(
-            self._broker,
-            timestamp_ms=int(time.time() * 1000),
-            data=self.data,
-            stand_in=known is not None and known.away is not None and self.data is not DataState.RETURNED,
-        )
+        self.data = self._trust.judge(await read_data(self._session, self._broker.broker_id))
+        # Folders that are not what they should be bear no new stamp: the right ones may be put back yet.
+        self.held = self.data is DataState.LOST
+        if self.held:
+            self.on_fenced()  # what this process did with them before, if it did anything, is over
+        stamped = None if self.held else await self._stamp()
+        broker = replace(self._broker, timestamp_ms=int(time.time() * 1000), data=self.data)
         registration = await register(
             self._session, broker, incarnation=uuid.uuid4().hex, boot_id=current_boot_id(), data=stamped
         )
         if stamped is not None:
-            self._trust.confirmed(stamped.stamped)
+            self._trust.confirmed(stamped)
         self.identity = replace(self.identity, broker_epoch=registration.broker_epoch)
         self.registered = True
         self._election = ElectionLoop(self._session, self.identity, self._endpoint, self._policy, self._on_term)
         await self._election.start()
 
-    async def _stamp(self, known: BrokerDataZnode | None) -> BrokerDataZnode | None:
+    async def _stamp(self) -> BrokerDataZnode | None:
         """What ZooKeeper is to know of the folders. A disk that takes no stamp is no reason not to serve what can be read."""
         try:
-            stamped = await asyncio.to_thread(self._trust.stamp)
+            return await asyncio.to_thread(self._trust.stamp)
         except OSError as error:
             logger.error("data folders were not stamped error=%s", error)
             return None
-        return BrokerDataZnode(stamped, known.away if known is not None else None)
 
     async def _leave(self) -> None:
         self.registered = False

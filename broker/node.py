@@ -122,7 +122,7 @@ class Node:
         flusher = Flusher()
         self._stops(flusher.close, limit_s=None)
         self._waiting.on_grown = DurablePartitions(flusher).grown
-        fetchers = Fetchers(lambda: membership.identity, view.endpoint, flusher)
+        fetchers = Fetchers(lambda: membership.identity, view.endpoint, flusher, lambda: membership.held)
         partitions = Partitions(
             config.broker_id, log_dirs, log_defaults(config), config.min_insync_replicas, self._waiting, fetchers.update
         )
@@ -165,7 +165,8 @@ class Node:
             all_told=lambda life: (
                 view.told_in == life and view.replicas_of(config.broker_id) <= partitions.told_in(life)
             ),
-            waits=lambda: view.waits_for(config.broker_id),
+            waited_for=lambda: partitions.waited_for,
+            resume=partial(fetchers.update_all, partitions),
         )
         data.start()
         self._stops(data.stop)

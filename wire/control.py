@@ -1,5 +1,7 @@
 """What brokers ask of each other: the handshake that proves a broker, and the controller's orders."""
 
+import msgspec
+
 from ottla.wire.messages import Api, BrokerEndpoint, Done, Message, Request
 
 
@@ -49,6 +51,8 @@ class PartitionState(Message):
     """Of the state's znode: which of two decisions is the later one."""
     controller_epoch: int
     eligible: list[int]
+    lost: list[int] = msgspec.field(default_factory=list)
+    """Replicas that came back without their records, for want of which nobody leads."""
 
 
 class TopicConfig(Message):

@@ -17,8 +17,6 @@ class DataState(enum.StrEnum):
     """The machine crashed: the last records may be missing."""
     LOST = "lost"
     """A folder is empty, is missing, or is an older copy: what was written there since is missing."""
-    RETURNED = "returned"
-    """The folders that were lost are back, without what was written to those that took their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +25,7 @@ class BrokerZnode:
 
     ``host`` and ``port`` are for other brokers. ``listeners`` has all addresses; empty means PLAINTEXT at host and port.
     ``uuid`` names the data folder behind the broker, ``broker_epoch`` this life of it, ``data`` what its folders hold, and
-    ``reported`` whether a controller has drawn the consequences. ``stand_in``: a partition waits for folders that these took
-    the place of. These keys are ours, and the last three are written only where there is something to tell.
+    ``reported`` whether a controller has drawn the consequences; these keys are ours, the last two only if not whole.
     """
 
     broker_id: int
@@ -41,7 +38,6 @@ class BrokerZnode:
     listeners: tuple[ListenerAddress, ...] = ()
     data: DataState = DataState.WHOLE
     reported: bool = False
-    stand_in: bool = False
 
     PARENT = "/brokers/ids"
 
@@ -68,7 +64,6 @@ class BrokerZnode:
                 "uuid": self.uuid,
                 "broker_epoch": self.broker_epoch,
                 **({"data": self.data.value, "reported": self.reported} if self.data is not DataState.WHOLE else {}),
-                **({"stand_in": True} if self.stand_in else {}),
             }
         )
 
@@ -92,7 +87,6 @@ class BrokerZnode:
             listeners=() if listeners == (ListenerAddress(_PLAINTEXT, host, port),) else listeners,
             data=_data_state(fields),
             reported=fields.flag("reported", False),
-            stand_in=fields.flag("stand_in", False),
         )
 
 
@@ -155,24 +149,15 @@ class BrokerEpochZnode:
 
 
 @dataclass(frozen=True, slots=True)
-class StampedFolders:
-    """Data folders, by their ids, and the stamp that each of them bears."""
-
-    stamp: str
-    folders: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class BrokerDataZnode:
     """/brokers/data/<id>, persistent, ours: the data folders of a broker, and the stamp that each of them must bear.
 
     A stamp is written into the folders first and here afterwards, so a folder that does not know the one that stands here
-    is not the folder that was in use then. ``away`` are folders that others took the place of, as long as a partition waits for
-    them; without folders if it is not known which.
+    is not the folder that was in use then.
     """
 
-    stamped: StampedFolders
-    away: StampedFolders | None = None
+    stamp: str
+    folders: tuple[str, ...]
 
     PARENT = "/brokers/data"
 
@@ -181,15 +166,7 @@ class BrokerDataZnode:
         return f"{cls.PARENT}/{broker_id}"
 
     def encode(self) -> bytes:
-        away = self.away
-        return encode_json(
-            {
-                "version": 1,
-                "stamp": self.stamped.stamp,
-                "folders": list(self.stamped.folders),
-                **({"away_stamp": away.stamp, "away_folders": list(away.folders)} if away is not None else {}),
-            }
-        )
+        return encode_json({"version": 1, "stamp": self.stamp, "folders": list(self.folders)})
 
     @classmethod
     def decode(cls, broker_id: int, data: bytes) -> "BrokerDataZnode | None":
@@ -197,6 +174,4 @@ class BrokerDataZnode:
         if not data:
             return None
         fields = Fields(cls.path(broker_id), data)
-        away = StampedFolders(fields.text("away_stamp", ""), fields.texts("away_folders", ()))
-        stamped = StampedFolders(fields.text("stamp"), fields.texts("folders", ()))
-        return cls(stamped, away if "away_folders" in fields else None)
+        return cls(fields.text("stamp"), fields.texts("folders", ()))

@@ -17,7 +17,6 @@ from ottla.zk.broker_znodes import BrokerEpochZnode as BrokerEpochZnode
 from ottla.zk.broker_znodes import BrokerState as BrokerState
 from ottla.zk.broker_znodes import BrokerZnode as BrokerZnode
 from ottla.zk.broker_znodes import DataState as DataState
-from ottla.zk.broker_znodes import StampedFolders as StampedFolders
 from ottla.zk.znode_json import Fields, decimal, encode_json
 from ottla.zk.znode_json import MalformedZnode as MalformedZnode
 

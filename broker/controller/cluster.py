@@ -20,8 +20,6 @@ class Broker:
     """If not whole, it may lack records that it had acknowledged: it must catch up before it counts again [I14]."""
     reported: bool = field(default=False, compare=False)
     """An earlier controller has seen to that for this life of it."""
-    stand_in: bool = field(default=False, compare=False)
-    """Its folders took the place of others that a partition waits for."""
 
 
 @dataclass
@@ -128,5 +126,5 @@ class Cluster:
         return PartitionState(
             where.topic, topic.topic_id, where.partition, known.state.leader, known.state.leader_epoch,
             list(topic.counted(where.partition)), list(known.state.isr), known.version,
-            known.state.controller_epoch, list(known.state.elr),
+            known.state.controller_epoch, list(known.state.elr), list(known.state.lost),
         )  # fmt: skip

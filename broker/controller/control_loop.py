@@ -273,7 +273,6 @@ class ControlLoop:
                 found.broker.broker_epoch,
                 found.broker.data,
                 found.broker.reported,
-                found.broker.stand_in,
             )
             for i, found in live.items()
         }

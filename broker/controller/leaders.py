@@ -51,24 +51,22 @@ class Leaders:
     def distrust(self, joined: Iterable[int]) -> None:
         """Brokers that came back without some of their records do not count where they counted before.
 
-        Who came back with the folder that was away is lost no more where that was waited for, and lost everywhere else:
-        there it has acknowledged records since, with the folder that was in its place.
+        Who came back with what was missing is lost no more: the disk that was away is there again. (One that took its place
+        has taken no records as long as anybody waited for it.)
         """
         brokers = self._cluster.brokers
         unreported: dict[DataState, set[int]] = {data: set() for data in DataState}
         for broker in joined:
             if not brokers[broker].reported:
                 unreported[brokers[broker].data].add(broker)
-        suspects, returned = unreported[DataState.TAIL_SUSPECT], unreported[DataState.RETURNED]
-        originals = {broker for broker in unreported[DataState.WHOLE] | suspects if not brokers[broker].stand_in}
-        found_again = originals | returned
+        suspects = unreported[DataState.TAIL_SUSPECT]
+        found_again = unreported[DataState.WHOLE] | suspects
         for where in self._cluster.partitions():
             state = self._cluster.topics[where.topic].states[where.partition].state
-            counted, waited_for = {*state.isr, *state.elr}, set(state.lost)
-            if affected := counted & (suspects | returned & waited_for):
+            counted = {*state.isr, *state.elr}
+            if affected := counted & suspects:
                 self.distrusted.setdefault(where, set()).update(affected)
-            now_lost = counted & (unreported[DataState.LOST] | returned - waited_for)
-            gone = (self.lost.get(where, set()) | waited_for) - found_again | now_lost
+            gone = (self.lost.get(where, set()) | set(state.lost)) - found_again | counted & unreported[DataState.LOST]
             if gone:
                 self.lost[where] = gone
             else:
@@ -77,6 +75,11 @@ class Leaders:
     def unsettled(self) -> set[TopicPartition]:
         """Where a replica that lacks records still counts: whoever is told so might lead without them."""
         return {where for where in {*self.distrusted, *self.lost} if self.is_unsettled(where)}
+
+    def must_not_hear(self, where: TopicPartition, broker: int) -> bool:
+        """Whether a broker lacks records of a partition and that is not written yet: who is told so takes it for done."""
+        doubted = broker in self.distrusted.get(where, ()) or broker in self.lost.get(where, ())
+        return doubted and self.is_unsettled(where)
 
     def is_unsettled(self, where: TopicPartition) -> bool:
         """The same for one partition. Where it is written that nobody leads because of it, all is said."""
@@ -134,9 +137,9 @@ class Leaders:
         if not decided.isr:
             return Leadership(NO_LEADER, state.isr, state.elr, tuple(sorted(lost & {*state.isr, *state.elr})))
         asked_to_go = state.leader in self.leaving or state.leader in self._failed.get(where, ())
-        if decided.leader == NO_LEADER and asked_to_go and state.leader in state.isr and state.leader not in lost:
+        if decided.leader == NO_LEADER and asked_to_go and state.leader in isr:
             # It leaves, or its disk failed, but nobody else can lead: it stays. What it has can still be read.
-            return Leadership(state.leader, state.isr, state.elr)
+            return Leadership(state.leader, isr, heirs)
         return decided
 
     def unclean(self, wanted: Iterable[TopicPartition] | None = None) -> list[Action]:

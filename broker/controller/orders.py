@@ -1,6 +1,6 @@
 """The controller's orders, as requests to brokers. Pure."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from ottla.broker.controller.actions import Action, Tell
 from ottla.broker.controller.cluster import Cluster, Topic
@@ -18,10 +18,18 @@ from ottla.wire.names import TopicPartition
 class Orders:
     """Writes orders in the name of one term of a controller, for what the cluster is at the time of writing."""
 
-    def __init__(self, controller_id: int, controller_epoch: int, cluster: Cluster) -> None:
+    def __init__(
+        self,
+        controller_id: int,
+        controller_epoch: int,
+        cluster: Cluster,
+        must_not_hear: Callable[[TopicPartition, int], bool],
+    ) -> None:
+        """``must_not_hear``: what is to be written of a replica of this broker comes before what it is told [I14]."""
         self._id = controller_id
         self._epoch = controller_epoch
         self._cluster = cluster
+        self._must_not_hear = must_not_hear
         self._version = 1
         """Counts what brokers are told of the cluster; the same count means the same knowledge on all of them."""
 
@@ -81,10 +89,17 @@ class Orders:
     def _to_replicas(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> list[Action]:
         """Tell brokers what to do with those partitions that they have a replica of, even one that is about to go."""
         topics = self._cluster.topics
-        held = [(topics[where.topic].replicas[where.partition], self._cluster.state(where)) for where in partitions]
+        held = [
+            (where, topics[where.topic].replicas[where.partition], self._cluster.state(where)) for where in partitions
+        ]
         actions: list[Action] = []
         for broker in brokers:
-            actions += self._lead_or_follow(broker, [state for replicas, state in held if broker in replicas])
+            told = [
+                state
+                for where, replicas, state in held
+                if broker in replicas and not self._must_not_hear(where, broker)
+            ]
+            actions += self._lead_or_follow(broker, told)
         return actions
 
     def _lead_or_follow(self, broker: int, states: list[PartitionState]) -> list[Action]:

@@ -5,12 +5,16 @@ leader lets them into the ISR. Once all of them are in, one of them leads and th
 the others are deleted, each when it lives. It may be told to go elsewhere, or back, at any moment on the way.
 """
 
+from collections.abc import Iterable
+
 from ottla.broker.controller.actions import Action, WriteStates, WriteTopic
 from ottla.broker.controller.cluster import Cluster, Topic
 from ottla.broker.controller.election import Leadership, elect
 from ottla.broker.controller.leaders import Leaders
 from ottla.broker.controller.orders import Orders
 from ottla.wire.names import NO_LEADER, TopicPartition
+
+NOT_YET = -1
 
 
 class Reassignment:
@@ -21,7 +25,8 @@ class Reassignment:
         self._leaders = leaders
         self._orders = orders
         self._told_to_delete: set[tuple[TopicPartition, int, int]] = set()  # by which broker, in which life of it
-        self._unannounced: set[TopicPartition] = set()  # whose leader may not know the replicas that are to come
+        self._unannounced: dict[TopicPartition, int] = {}
+        """Whose leader may not know the replicas that are to come, and by which version of its state it was last to be told."""
 
     def begin(self, where: TopicPartition, target: tuple[int, ...]) -> list[Action]:
         """A partition is to have other replicas. First it has the old and the new ones; see ``finish``.
@@ -37,24 +42,30 @@ class Reassignment:
         topic.adding[partition] = tuple(broker for broker in target if broker not in held or broker in came)
         topic.replicas[partition] = (*target, *(broker for broker in held if broker not in target))
         self._told_to_delete = {told for told in self._told_to_delete if told[0] != where}
-        self._unannounced.add(where)
-        return [WriteTopic(where.topic), *self._announce(where)]
+        self._unannounced[where] = NOT_YET
+        return [WriteTopic(where.topic), *self._announce([where])]
 
-    def _announce(self, where: TopicPartition) -> list[Action]:
+    def _announce(self, partitions: Iterable[TopicPartition]) -> list[Action]:
         """The same leader in a new epoch: so it learns of its new followers, and they of it."""
-        state = self._cluster.topics[where.topic].states[where.partition].state
-        if state.leader not in self._cluster.brokers or self._leaders.is_unsettled(where):
-            return []  # an epoch will begin anyway
-        return [WriteStates([self._leaders.change(where, Leadership(state.leader, state.isr, state.elr))])]
+        changes = []
+        for where in partitions:
+            known = self._cluster.topics[where.topic].states[where.partition]
+            state = known.state
+            if state.leader not in self._cluster.brokers or self._leaders.is_unsettled(where):
+                continue  # an epoch will begin anyway
+            if self._unannounced.get(where) != known.version:  # else that is on its way
+                self._unannounced[where] = known.version
+                changes.append(self._leaders.change(where, Leadership(state.leader, state.isr, state.elr)))
+        return [WriteStates(changes)] if changes else []
 
     def announced(self, where: TopicPartition) -> None:
         """A new epoch of this partition stands in ZooKeeper, and its replicas are told."""
-        self._unannounced.discard(where)
+        self._unannounced.pop(where, None)
 
     def resume(self) -> None:
         """A term begins: whether the last controller got to announce what it had begun is not known."""
         for name, topic in self._cluster.topics.items():
-            self._unannounced |= {TopicPartition(name, partition) for partition in topic.adding}
+            self._unannounced |= {TopicPartition(name, partition): NOT_YET for partition in topic.adding}
 
     def finish(self, name: str) -> list[Action]:
         """Where all new replicas are in sync: they alone remain. ZooKeeper hears of it last, so a crash can be resumed.
@@ -65,12 +76,12 @@ class Reassignment:
         topic = self._cluster.topics.get(name)
         if topic is None or topic.deleting:
             return []
-        actions: list[Action] = []
+        moving = [TopicPartition(name, partition) for partition in topic.moving()]
+        actions = self._announce([where for where in moving if where in self._unannounced])
         done = False
-        for partition in topic.moving():
-            where = TopicPartition(name, partition)
+        for where in moving:
+            partition = where.partition
             if where in self._unannounced:
-                actions += self._announce(where)
                 continue
             if not topic.only_deletes(partition):
                 decided, ready = self._next(topic, where)

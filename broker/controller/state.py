@@ -35,8 +35,8 @@ class ControllerState:
     def __init__(self, controller_id: int, controller_epoch: int, default_min_insync: int = 1) -> None:
         self._epoch = controller_epoch
         self._cluster = Cluster()
-        self._orders = Orders(controller_id, controller_epoch, self._cluster)
         self._leaders = Leaders(controller_epoch, self._cluster, default_min_insync)
+        self._orders = Orders(controller_id, controller_epoch, self._cluster, self._leaders.must_not_hear)
         self._reassignment = Reassignment(self._cluster, self._leaders, self._orders)
 
     @property

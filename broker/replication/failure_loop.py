@@ -45,5 +45,7 @@ class FailureLoop:
                 await self._ask(names)
             except OttlaError as error:
                 logger.info("no other leader yet error=%s", error)
+            except Exception:  # a loop that ended by itself would leave a leader that cannot lead
+                logger.exception("asking for another leader failed")
             await asyncio.sleep(wait_s)
         self._task = None

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from ottla.broker.peers import Identity, connect_as_broker
@@ -30,8 +30,14 @@ class Fetchers:
     """Who is followed. ``follow`` and ``unfollow`` may be called as often as one likes."""
 
     def __init__(
-        self, identity: Callable[[], Identity], endpoint: Callable[[int], BrokerEndpoint | None], flusher: Flusher
+        self,
+        identity: Callable[[], Identity],
+        endpoint: Callable[[int], BrokerEndpoint | None],
+        flusher: Flusher,
+        held: Callable[[], bool] = lambda: False,
     ) -> None:
+        """``held``: nobody may be followed at the moment; when that ends, ``update`` is to be called for all."""
+        self._held = held
         self._identity = identity
         self._endpoint = endpoint
         self._flusher = flusher
@@ -42,7 +48,7 @@ class Fetchers:
         """Follow the partition's leader, if it has one and it is not this broker."""
         leader = partition.leader
         known = self._followed.get(partition.where)
-        wanted = leader if leader >= 0 and not partition.is_leader else None
+        wanted = leader if leader >= 0 and not partition.is_leader and not self._held() else None
         if known is not None and known != wanted:
             self._fetchers[known].drop(partition)
             del self._followed[partition.where]
@@ -51,6 +57,11 @@ class Fetchers:
                 self._fetchers[wanted] = ReplicaFetcher(wanted, self._identity, self._endpoint, self._flusher)
             self._fetchers[wanted].add(partition)
             self._followed[partition.where] = wanted
+
+    def update_all(self, partitions: Iterable[Partition]) -> None:
+        """``held`` is over, or has begun."""
+        for partition in partitions:
+            self.update(partition)
 
     async def stop(self) -> None:
         for fetcher in self._fetchers.values():

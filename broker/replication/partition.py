@@ -40,7 +40,7 @@ class Partition:
 
     __slots__ = (
         "_broker_id", "_watcher", "appended_bytes", "controller_epoch", "high_watermark", "leader", "leader_epoch", "leading",
-        "log", "min_insync", "replicas", "told_in", "version", "where",
+        "log", "min_insync", "replicas", "version", "where",
     )  # fmt: skip
 
     def __init__(
@@ -59,8 +59,6 @@ class Partition:
         self.leading: LeaderState | None = None
         self.replicas: list[int] = []
         self.version = -1
-        self.told_in = NO_EPOCH
-        """The life of this broker in which the controller last spoke of it."""
         self.controller_epoch = 0
         self.min_insync = 1
         self.high_watermark = min(high_watermark, log.log_end_offset)

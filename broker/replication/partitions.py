@@ -50,6 +50,8 @@ class Partitions:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._configs: dict[str, TopicRules] = {}
         self._step_downs = 0
+        self._told: dict[tuple[str, int], tuple[int, bool]] = {}
+        """In which life of this broker it was last told of each, and whether its records of it are waited for."""
         self._changing = asyncio.Lock()  # one control request at a time: each may wait for the disk in the middle
 
     def __iter__(self) -> Iterator[Partition]:
@@ -84,7 +86,12 @@ class Partitions:
     def told_in(self, life: int) -> set[tuple[str, int]]:
         """All of which the controller has spoken in this life of the broker, and those whose log cannot be opened."""
         broken = {where for log_dir in self._log_dirs for where in log_dir.failed}
-        return {where for where, partition in self._partitions.items() if partition.told_in == life} | broken
+        return {where for where, (told_in, _) in self._told.items() if told_in == life} | broken
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether a partition has no leader because this broker came back without its records of it."""
+        return any(lost for _, lost in self._told.values())
 
     def log_start_offset(self, topic: str, partition: int) -> int:
         found = self._partitions.get((topic, partition))
@@ -120,12 +127,12 @@ class Partitions:
                             "partition state taken partition=%s leader=%d leader_epoch=%d isr=%s",
                             where, state.leader, state.leader_epoch, state.isr,
                         )  # fmt: skip
-                    partition.told_in = life
                     if partition.log.failed:
                         raise StorageError(f"the disk under {where} failed")
                 except OttlaError as error:
                     logger.error("partition state refused partition=%s error=%s", where, error)
                     failed[where] = error
+                self._told[where] = life, self._broker_id in state.lost
         return failed
 
     def configure(self, topics: Iterable[TopicConfig]) -> None:
@@ -166,6 +173,7 @@ class Partitions:
                         continue  # it has come back to this broker since
                     del self._partitions[where]
                     self._step_down(partition)
+                self._told.pop(where, None)
                 if part.delete:
                     await asyncio.to_thread(self._delete_log, where, part.topic_id)
 

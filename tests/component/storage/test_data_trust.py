@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.data_trust import NOT_KNOWN, DataTrust, after_loss
+from ottla.broker.data_trust import DataTrust
 from ottla.broker.storage.data_stamps import KEPT, DataStamps
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.log_dir import LogDir
-from ottla.zk.broker_znodes import BrokerDataZnode, DataState, StampedFolders
+from ottla.zk.broker_znodes import BrokerDataZnode, DataState
 
 
 class Folders:
@@ -42,10 +42,10 @@ def known(folders: Folders) -> BrokerDataZnode:
     trust = folders.trust("a", "b")
     assert trust.judge(None) is DataState.WHOLE, "a first start"
     stamped(trust)
-    return BrokerDataZnode(stamped(trust))
+    return stamped(trust)
 
 
-def stamped(trust: DataTrust) -> StampedFolders:
+def stamped(trust: DataTrust) -> BrokerDataZnode:
     """A stamp that ZooKeeper has taken."""
     found = trust.stamp()
     trust.confirmed(found)
@@ -68,7 +68,7 @@ def test_folder_that_is_configured_no_more_is_lost_data(folders: Folders, known:
 
 def test_older_copy_of_a_folder_is_lost_data(folders: Folders, known: BrokerDataZnode) -> None:
     shutil.copytree(folders.folder / "a", folders.folder / "copy")
-    later = BrokerDataZnode(stamped(DataTrust(folders.open)))
+    later = stamped(DataTrust(folders.open))
     shutil.rmtree(folders.folder / "a")
     (folders.folder / "copy").rename(folders.folder / "a")
     assert folders.trust("a", "b").judge(later) is DataState.LOST
@@ -99,38 +99,6 @@ def test_crash_of_the_machine_makes_tails_suspect_until_that_is_reported(
     assert trust.judge(known) is DataState.TAIL_SUSPECT
     trust.reported()
     assert trust.judge(known) is DataState.WHOLE
-
-
-def test_lost_folder_is_known_when_it_comes_back_and_only_as_what_it_was(
-    folders: Folders, known: BrokerDataZnode
-) -> None:
-    away = (folders.folder / "b").rename(folders.folder / "away")
-    trust = folders.trust("a", "b")
-    assert trust.judge(known) is DataState.LOST
-    other = after_loss(known, DataState.LOST, stamped(trust), waits=True)
-    assert folders.trust("a", "b").judge(other) is DataState.WHOLE, "those that are in use now"
-    (folders.folder / "b").rename(folders.folder / "stand-in")
-    away.rename(folders.folder / "b")
-    trust = folders.trust("a", "b")
-    assert trust.judge(other) is DataState.RETURNED
-    again = after_loss(other, DataState.RETURNED, stamped(trust), waits=True)
-    assert folders.trust("a", "b").judge(again) is DataState.WHOLE
-    assert again.away == other.stamped
-    assert after_loss(other, DataState.RETURNED, stamped(trust), waits=False).away is None
-
-
-def test_of_two_losses_neither_is_taken_for_what_is_waited_for(folders: Folders, known: BrokerDataZnode) -> None:
-    first = (folders.folder / "b").rename(folders.folder / "first")
-    once = after_loss(known, DataState.LOST, stamped(folders.trust("a", "b")), waits=True)
-    shutil.rmtree(folders.folder / "b")
-    trust = folders.trust("a", "b")
-    assert trust.judge(once) is DataState.LOST
-    twice = after_loss(once, DataState.LOST, stamped(trust), waits=True)
-    assert twice.away == NOT_KNOWN, "that something is waited for must not be forgotten"
-    assert BrokerDataZnode.decode(1, twice.encode()) == twice
-    shutil.rmtree(folders.folder / "b")
-    first.rename(folders.folder / "b")
-    assert folders.trust("a", "b").judge(twice) is DataState.LOST
 
 
 def test_stamps_are_kept_in_bounds_and_survive_garbage(tmp_path: Path) -> None:

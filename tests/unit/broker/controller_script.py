@@ -34,7 +34,7 @@ ERRORS: dict[str, type[OttlaError]] = {
 }
 
 
-MARKS = {"!": DataState.TAIL_SUSPECT, "?": DataState.LOST, "^": DataState.RETURNED}
+MARKS = {"!": DataState.TAIL_SUSPECT, "?": DataState.LOST}
 
 
 class ControllerScript:
@@ -82,10 +82,9 @@ class ControllerScript:
     # --- events ----------------------------------------------------------------------------------------------------------
 
     def do_load(self, command: Command) -> list[str]:
-        """load <broker>@<epoch>[!|?|^][~][+] ... [deleting=<topic>]: a term begins.
+        """load <broker>@<epoch>[!|?][+] ... [deleting=<topic>]: a term begins.
 
-        ``!`` marks a broker that may have lost its tail, ``?`` one that lost its log, ``^`` one whose lost log is back,
-        ``~`` one whose folders stand in for others that are lost, ``+`` that a controller has acted on it.
+        ``!`` marks a broker that may have lost its tail, ``?`` one that lost its log, ``+`` that a controller has acted on it.
         """
         self.controller = ControllerState(controller_id=9, controller_epoch=3)
         deleting = [name for name in command.options.get("deleting", "").split(",") if name]
@@ -217,10 +216,10 @@ def _partition(text: str) -> TopicPartition:
 def _brokers(words: list[str]) -> dict[int, Broker]:
     found = {}
     for word in words:
-        broker, epoch = word.rstrip("".join(MARKS) + "+~").split("@")
+        broker, epoch = word.rstrip("".join(MARKS) + "+").split("@")
         data = next((data for mark, data in MARKS.items() if mark in word), DataState.WHOLE)
         endpoint = BrokerEndpoint(int(broker), "host", 9092)
-        found[int(broker)] = Broker(endpoint, int(epoch), data, word.endswith("+"), "~" in word)
+        found[int(broker)] = Broker(endpoint, int(epoch), data, word.endswith("+"))
     return found
 
 
