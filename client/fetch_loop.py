@@ -42,6 +42,7 @@ class FetchLoop:
         self._wakers: dict[int, asyncio.Event] = {}
         self._refresh_wanted = False
         self._turn = 0
+        self._heeded = -1  # the version of the metadata by which the fetchers were chosen
 
     @property
     def started(self) -> bool:
@@ -159,6 +160,7 @@ class FetchLoop:
 
     def _keep_fetchers(self) -> None:
         """One task per leader; a task ends by itself when its broker leads nothing for us any more."""
+        self._heeded = self._cluster.version
         for where in self._subscription.assigned:
             leader = self._cluster.leader(where)
             if leader is not None and (leader not in self._fetchers or self._fetchers[leader].done()):
@@ -171,6 +173,8 @@ class FetchLoop:
         waker = self._wakers[leader]
         waits = None
         while any(self._cluster.leader(where) == leader for where in self._subscription.assigned):
+            if self._cluster.version != self._heeded:
+                self._keep_fetchers()  # somebody else asked, and heard of other leaders
             waker.clear()
             states = self._due(leader)
             if not states:
@@ -190,6 +194,7 @@ class FetchLoop:
                 if waits is not None:
                     logger.info("fetching goes on broker=%d", leader)
                 waits = None
+        self._changed.set()  # whoever leads now must be asked, and nobody else may look for that for minutes
 
     def _due(self, leader: int) -> list[Assigned]:
         """The partitions to fetch now, each time beginning with another: the first of a request is served best."""
