@@ -23,6 +23,7 @@ from ottla.wire.errors import (
     InvalidProducerEpoch,
     MessageTooLarge,
     NotEnoughReplicas,
+    NotLeaderOrFollower,
     OttlaError,
     OutOfOrderSequenceNumber,
     RemoteProtocolError,
@@ -121,7 +122,7 @@ class Fates:
             news = part.leader != NO_LEADER and self._cluster.learn_leader(
                 where, part.leader, part.leader_epoch, part.topic_id
             )
-            batch.unsure = batch.unsure or not isinstance(error, NOT_WRITTEN)
+            batch.unsure = batch.unsure or may_be_written(error, part)
             self._try_again(batch, error, refresh=error.refresh_metadata and not news)
 
     def _out_of_line(self, batch: ProducerBatch, line: Line, error: OttlaError) -> None:
@@ -216,6 +217,16 @@ class Fates:
         for waiter in room:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def may_be_written(error: OttlaError, part: ProducePartResult) -> bool:
+    """Whether the broker may have written a batch that it refused.
+
+    One that leads no more says so before it writes, and then names the topic, or while it waits for others, having written.
+    """
+    if isinstance(error, NotLeaderOrFollower):
+        return not part.topic_id
+    return not isinstance(error, NOT_WRITTEN)
 
 
 def _number(batch: ProducerBatch) -> tuple[int, ...]:

@@ -242,8 +242,10 @@ class World:
         for part, records in zip(request.parts, attachments, strict=True):
             where = TopicPartition(part.topic, part.partition)
             log = self.logs[where]
+            topic_id = ""
             try:
                 if log.leader != broker:
+                    topic_id = "id"  # a leader is named only before anything is written
                     raise NotLeaderOrFollower("another leads")
                 if len(records) > self._batch_max:
                     raise MessageTooLarge("too large")
@@ -263,6 +265,7 @@ class World:
                         part.partition,
                         leader=log.leader,
                         leader_epoch=log.leader_epoch,
+                        topic_id=topic_id,
                     )
                 )
         return ProduceResponse(parts)

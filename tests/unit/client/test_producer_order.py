@@ -14,7 +14,7 @@ from ottla.wire.errors import (
 )
 from ottla.wire.names import TopicPartition
 from ottla.wire.requests import ProducePartResult, ProduceResponse
-from tests.support.simulated_producer import TOPIC, World, refuse_sometimes
+from tests.support.simulated_producer import TOPIC, SharedLog, World, refuse_sometimes
 
 
 def check(world, sent):
@@ -249,6 +249,18 @@ def test_batch_that_was_never_sent_before_goes_under_a_new_epoch_where_the_broke
     sent = told.send(b"b")
     told.calm_down()
     assert (sent.base_offset, id_and_epoch(sent)) == (1, (1, 1))
+
+
+def test_topic_that_was_deleted_and_made_anew_under_another_leader_takes_the_next_record():
+    told = Told()
+    told.send(b"a")
+    told.read()
+    told.world.logs[HERE] = anew = SharedLog()
+    anew.leader, anew.leader_epoch = 1, 1
+    sent = told.send(b"b")
+    told.calm_down()
+    assert sent.error is None
+    assert (told.log, id_and_epoch(sent)) == ([b"b"], (1, 1))
 
 
 def test_acknowledgement_without_an_offset_is_none():
