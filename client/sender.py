@@ -78,6 +78,10 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._travelling = Travelling(self._loop, self._overdue)
+        self._stood: dict[int, Channel] = {}
+        """The connections to leaders as they were seen last."""
+        self._doubted: set[int] = set()
+        """The leaders whose connection broke since it was told who leads."""
         self.fates = Fates(config, cluster, accumulator, errands.ask_who_leads)
         self.flushing = 0
         """How many wait for everything to be sent: then nothing lingers."""
@@ -183,10 +187,24 @@ class Sender:
             return None
         if self._travelling.requests[leader] >= self._config.max_in_flight_requests_per_connection:
             return None
-        if self._cluster.open_channel(leader) is None:
+        channel = self._cluster.open_channel(leader)
+        if channel is not self._stood.get(leader):
+            self._not_as_it_stood(leader, channel)
+        if leader in self._doubted:
+            self._errands.ask_who_leads()
+            if self._acks == ACKS_NONE:
+                return None
+        if channel is None:
             self._errands.connect(leader)
             return None
         return leader
+
+    def _not_as_it_stood(self, leader: int, channel: Channel | None) -> None:
+        """A connection is new, or it broke: perhaps because another broker leads, and with acks=0 nothing else will tell."""
+        if self._stood.pop(leader, None) is not None:
+            self._doubted.add(leader)
+        if channel is not None:
+            self._stood[leader] = channel
 
     def _send(self, leader: int, batches: list[ProducerBatch]) -> None:
         """One request with batches of several partitions, or more where the size demands it."""
@@ -291,7 +309,8 @@ class Sender:
             self._failed(error)
 
     def leave_replaced(self) -> None:
-        """Wait no more for brokers that do not lead any longer what they were sent: they may be paused for ever."""
+        """It was told who leads: wait no more for brokers that do not lead what they were sent. They may be paused for ever."""
+        self._doubted.clear()
         for sent in self._travelling.all():
             leaders = {self._cluster.leader(batch.where) for batch in sent.batches if not batch.done}
             if not leaders <= {None, sent.leader}:

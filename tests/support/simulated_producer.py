@@ -132,6 +132,12 @@ class Connection:
     def call(self, request: ProduceRequest, receiver: Callable[[Any], None], attachments: list[Any]) -> None:
         self.requests.append((request, [bytes(each) for each in attachments], receiver))
 
+    def send_unanswered(self, request: ProduceRequest, attachments: list[Any]) -> None:
+        """acks=0: the broker reads it at once, and hangs up where it does not lead."""
+        answer = self._world.produce(self.broker, request, [bytes(each) for each in attachments])
+        if any(part.error_code for part in answer.parts):
+            self.usable = False
+
     def read_one(self) -> None:
         request, attachments, receiver = self.requests.popleft()
         self.answers.append((self._world.produce(self.broker, request, attachments), receiver))

@@ -14,7 +14,7 @@ from ottla.wire.errors import (
 )
 from ottla.wire.names import TopicPartition
 from ottla.wire.requests import ProducePartResult, ProduceResponse
-from tests.support.simulated_producer import TOPIC, SharedLog, World, refuse_sometimes
+from tests.support.simulated_producer import TOPIC, Connection, SharedLog, World, refuse_sometimes
 
 
 def check(world, sent):
@@ -285,6 +285,35 @@ def test_epochs_go_on_under_another_producer_id_when_they_are_used_up():
     assert id_and_epoch(sent) is None, "nothing goes before the new id has come"
     told.calm_down()
     assert (id_and_epoch(sent), sent.error) == ((2, 0), None)
+
+
+# --- acks=0 ---
+
+
+@pytest.mark.parametrize("reconnected", [False, True])
+def test_without_acks_nothing_goes_to_a_broker_that_hung_up_before_it_was_asked_who_leads(reconnected):
+    told = Told(acks=0)
+    told.send(b"a")
+    told.world.logs[HERE].leader, told.world.logs[HERE].leader_epoch = 1, 1
+    told.send(b"lost")
+    assert not told.world.connections[0].usable
+    if reconnected:  # by whoever asked that broker something else
+        told.world.connections[0] = Connection(0, told.world)
+    for value in (b"b", b"c"):
+        told.send(value)
+    assert "leaders" in told.world.asked_for
+    told.settle()
+    told.calm_down()
+    assert told.log == [b"a", b"b", b"c"]
+
+
+def test_without_acks_a_leader_that_was_only_restarted_gets_what_comes_next():
+    told = Told(acks=0)
+    told.send(b"a")
+    told.world.connections[0].usable = False
+    told.send(b"b")
+    told.calm_down()
+    assert told.log == [b"a", b"b"]
 
 
 # --- records that cannot be encoded ---
