@@ -37,7 +37,7 @@ FIRST_LOOK_S = 0.01
 """How soon to ask again who leads, the first time; a new leader is mostly found within a tenth of a second."""
 
 UNNUMBERED = (OutOfOrderSequenceNumber, InvalidProducerEpoch, UnknownProducerId)
-"""The broker does not take the batch under its numbers. Only the first also says that the broker does not have it."""
+"""The broker does not take the batch under its numbers."""
 
 NOT_WRITTEN = (UnknownTopicOrPartition, NotEnoughReplicas)
 """What a broker answers before it has written anything. Other errors that pass may come when it has."""
@@ -128,10 +128,6 @@ class Fates:
     def _out_of_line(self, batch: ProducerBatch, line: Line, error: OttlaError) -> None:
         """The broker does not take a batch under its numbers."""
         if not Sequences.has_older(batch):  # else that one comes first, and then this one again
-            # Where one before it was given up, that explains it, and proves that the broker does not have this one. Else the
-            # broker has lost or forgotten what it knew, and may have this one.
-            explained = line.broken and isinstance(error, OutOfOrderSequenceNumber)
-            line.forgotten = line.forgotten or not explained
             line.spent = line.spent or isinstance(error, InvalidProducerEpoch)
             line.broken = line.dead = True
             for other in sorted(line.unfinished, key=_number):
@@ -140,8 +136,11 @@ class Fates:
         self._try_again(batch, error, refresh=False)
 
     def _leave_line(self, batch: ProducerBatch, error: OttlaError) -> bool:
-        """A batch of a dead line gets new numbers when it is sent again; False if it may be stored and so cannot be."""
-        if batch.line is not None and batch.line.forgotten and batch.unsure:
+        """A batch of a dead line gets new numbers when it is sent again; False if it may be stored and so cannot be.
+
+        Even where the broker does not have it, for one before it was given up: it may yet read what we sent before.
+        """
+        if batch.unsure:
             text = f"{error}; it was sent before, and whether that was stored is not known"
             self.finish(batch, type(error)(text, topic=batch.where.topic, partition=batch.where.partition))
             return False

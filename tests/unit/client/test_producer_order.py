@@ -7,8 +7,10 @@ from ottla.net.exchange import Answer
 from ottla.wire.errors import (
     DuplicateSequenceNumber,
     InvalidRecord,
+    NetworkException,
     NotLeaderOrFollower,
     OttlaError,
+    OutOfOrderSequenceNumber,
     RemoteProtocolError,
     UnknownProducerId,
 )
@@ -172,6 +174,30 @@ def test_record_that_was_given_up_and_comes_after_all_is_not_stored_behind_a_lat
     told.calm_down()
     told.world.produce(0, request, records)
     assert told.log == [b"w", b"b"]
+
+
+def test_what_a_broken_connection_held_and_is_read_late_is_not_stored_twice():
+    """That a batch seems to come too early proves that it is not stored yet, not that it never will be."""
+    told = Told(delivery_timeout_ms=1000, request_timeout_ms=5000)
+    told.send(b"w")
+    told.read()
+    given_up = told.send(b"a")
+    told.wait(0.5)
+    behind = told.send(b"b")
+    held = [(request, records) for request, records, _ in told.world.connections[0].requests]
+    with told.world.clock.installed():
+        told.world.connections[0].break_off(NetworkException("lost"), 0)
+    told.wait(0.7)
+    assert given_up.done
+    told.settle()
+    told.read()  # b comes again, and seems to come too early
+    for request, records in held:
+        told.world.produce(0, request, records)
+    later = told.send(b"c")
+    told.calm_down()
+    assert told.log == [b"w", b"a", b"b", b"c"]
+    assert isinstance(behind.error, OutOfOrderSequenceNumber)
+    assert later.error is None
 
 
 def test_batch_that_is_refused_for_good_does_not_disturb_other_partitions():
