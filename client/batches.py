@@ -151,6 +151,12 @@ class ProducerBatch:
                 return
         waiter()
 
+    def forget_waiter(self, waiter: Callable[[], object]) -> None:
+        """Who waited for ``when_done`` does not any more."""
+        with _waiters_lock:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
     def split(self) -> "tuple[ProducerBatch, ProducerBatch]":
         """Two halves of a batch that is not stored; this batch is done when both are. They share its sequence numbers."""
         middle = len(self.values) // 2
