@@ -78,6 +78,8 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._travelling = Travelling(self._loop, self._overdue)
+        # Without numbers this alone keeps the order: one batch of a partition at a time, whatever becomes of it.
+        self._one_by_one = sequences is None and config.max_in_flight_requests_per_connection == 1
         self._stood: dict[int, Channel] = {}
         """The connections to leaders as they were seen last."""
         self._doubted: set[int] = set()
@@ -157,16 +159,22 @@ class Sender:
         if self._cluster.stale:
             self._errands.ask_who_leads()
         linger_s = 0 if self.flushing else self._linger_s
+        most = 1 if self._one_by_one else BATCHES_PER_REQUEST
         blocked = False
         while True:
             chosen: dict[int, list[ProducerBatch]] = defaultdict(list)
+            on_their_way = self._on_their_way() if self._one_by_one else set()
             for where in self._accumulator.waiting():
                 leader = self._leader_with_room(where)
-                if leader is None or (self._sequences is not None and not self._sequences.may_go_to(leader, where)):
+                if (
+                    leader is None
+                    or where in on_their_way
+                    or (self._sequences is not None and not self._sequences.may_go_to(leader, where))
+                ):
                     blocked = True
                     continue
                 held = self._sequences is not None and not self._sequences.may_number(where)
-                batches = self._accumulator.take(where, now, linger_s, BATCHES_PER_REQUEST, numbered=held)
+                batches = self._accumulator.take(where, now, linger_s, most, numbered=held)
                 if batches:
                     chosen[leader] += batches
             for leader, batches in chosen.items():
@@ -178,6 +186,9 @@ class Sender:
             blocked = True
         if not self._accumulator.empty:
             self._arm(now, blocked)
+
+    def _on_their_way(self) -> set[TopicPartition]:
+        return {batch.where for sent in self._travelling.all() for batch in sent.batches}
 
     def _leader_with_room(self, where: TopicPartition) -> int | None:
         """The leader of a partition if its connection stands and can take one more request."""

@@ -313,6 +313,31 @@ def test_epochs_go_on_under_another_producer_id_when_they_are_used_up():
     assert (id_and_epoch(sent), sent.error) == ((2, 0), None)
 
 
+# --- order without idempotence: one request at a time ---
+
+ONE_BY_ONE = {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1}
+
+
+def test_one_at_a_time_a_batch_that_is_split_is_not_overtaken():
+    told = Told(batch_max=600, batch_size=1000, linger_ms=10, **ONE_BY_ONE)
+    values = [b"%03d" % number + b"x" * (330 if number < 4 else 0) for number in range(60)]
+    for value in values:
+        told.send(value)
+    told.calm_down()
+    assert told.log == values
+
+
+def test_one_at_a_time_nothing_goes_to_a_new_leader_while_some_is_on_its_way_to_the_old_one():
+    told = Told(**ONE_BY_ONE)
+    told.send(b"a")
+    told.world.logs[HERE].leader, told.world.logs[HERE].leader_epoch = 1, 1
+    told.world.learn_leader(HERE, 1, 1)
+    told.send(b"b")
+    assert not told.world.connections[1].requests
+    told.calm_down()
+    assert told.log == [b"a", b"b"]
+
+
 # --- acks=0 ---
 
 
