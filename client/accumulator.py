@@ -9,7 +9,7 @@ import operator
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import time_ns
 
 from ottla.client.batches import Headers, ProducerBatch
@@ -21,6 +21,9 @@ from ottla.wire.names import TopicPartition
 
 RECORD_OVERHEAD = 16
 """What a record costs beside its key and value: its lengths, its timestamp."""
+
+RecordList = tuple[TopicPartition, list[bytes | None] | None, list[bytes | None]]
+"""Keys, if there are any, and values for a partition."""
 
 
 class Accumulator:
@@ -127,19 +130,30 @@ class Accumulator:
         now: float,
     ) -> list[ProducerBatch]:
         """Make batches of a whole list at once, behind what the partition's open batch holds."""
-        pieces = self._cut(where, keys, values)
-        batches: list[ProducerBatch] = []
+        return self.add_lists([(where, keys, values)], timestamp_ms, now)[0]
+
+    def add_lists(self, lists: Sequence[RecordList], timestamp_ms: int, now: float) -> list[list[ProducerBatch]]:
+        """As ``add_many``, for lists of several partitions: all of them, or none if it raises."""
+        cut = [self._cut(where, keys, values) for where, keys, values in lists]
         with self._lock:
-            self._seal(where)
-            for start, end, size in pieces:
-                batch = self._new_batch(where, now)
-                batch.values = values[start:end]
-                batch.keys = keys[start:end] if keys is not None else None
-                batch.timestamps = timestamp_ms
-                batch.size += size
-                self.pending_bytes += size
-                batches.append(batch)
-            self._sealed.setdefault(where, deque()).extend(batches)
+            self._check_open()
+            return [self._add_cut(each, pieces, timestamp_ms, now) for each, pieces in zip(lists, cut, strict=True)]
+
+    def _add_cut(
+        self, records: RecordList, pieces: list[tuple[int, int, int]], timestamp_ms: int, now: float
+    ) -> list[ProducerBatch]:
+        where, keys, values = records
+        batches: list[ProducerBatch] = []
+        self._seal(where)
+        for start, end, size in pieces:
+            batch = self._new_batch(where, now)
+            batch.values = values[start:end]
+            batch.keys = keys[start:end] if keys is not None else None
+            batch.timestamps = timestamp_ms
+            batch.size += size
+            self.pending_bytes += size
+            batches.append(batch)
+        self._sealed.setdefault(where, deque()).extend(batches)
         return batches
 
     def _cut(
@@ -311,9 +325,12 @@ class Accumulator:
         self._lock = threading.Lock()
         self._acquire, self._release = self._lock.acquire, self._lock.release
 
-    def _new_batch(self, where: TopicPartition, now: float) -> ProducerBatch:
+    def _check_open(self) -> None:
         if self._closed is not None:
             raise type(self._closed)(str(self._closed), hint=self._closed.hint)
+
+    def _new_batch(self, where: TopicPartition, now: float) -> ProducerBatch:
+        self._check_open()
         batch = ProducerBatch(where, now, now + self._delivery_timeout_s)
         self._unfinished[batch] = None
         return batch

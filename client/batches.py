@@ -33,7 +33,7 @@ class Line:
     """The sequence numbers of one partition under one producer id and epoch, and the batches that have some of them."""
 
     __slots__ = (
-        "broken", "dead", "epoch", "forgotten", "leader", "next_sequence", "producer_id", "spent", "travelling", "unfinished",
+        "broken", "dead", "epoch", "leader", "next_sequence", "producer_id", "spent", "travelling", "unfinished",
     )  # fmt: skip
 
     def __init__(self, producer_id: int, epoch: int) -> None:
@@ -50,8 +50,6 @@ class Line:
         """A number is missing for good: no other batch gets one behind it."""
         self.dead = False
         """The broker said so: it takes none of those that are unfinished under its number."""
-        self.forgotten = False
-        """It is dead, and not for a number that we know to be missing: what the broker has of it is not known."""
         self.spent = False
         """The line that comes after it needs another producer id: another epoch will not do."""
 
@@ -152,6 +150,12 @@ class ProducerBatch:
                 self._waiters.append(waiter)
                 return
         waiter()
+
+    def forget_waiter(self, waiter: Callable[[], object]) -> None:
+        """Who waited for ``when_done`` does not any more."""
+        with _waiters_lock:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
 
     def split(self) -> "tuple[ProducerBatch, ProducerBatch]":
         """Two halves of a batch that is not stored; this batch is done when both are. They share its sequence numbers."""

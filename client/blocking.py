@@ -110,11 +110,10 @@ class Producer:
         if not self._thread.lost:  # a forked child has nothing to close: the connections are its parent's
             self._thread.run(self._twin.close(timeout))
 
-    def close_at_exit(self, timeout: float) -> None:
+    def close_at_exit(self, timeout: float) -> bool:
         forgotten = not self._closed
         self.close(timeout)  # which may be under way in another thread, too
-        if forgotten:
-            warnings.warn("a producer was not closed before the process ended", ResourceWarning, 2, source=self)
+        return forgotten
 
     def __del__(self) -> None:
         if not self._closed and not self._thread.lost:
@@ -167,8 +166,9 @@ class Consumer:
         if not self._thread.lost:
             self._thread.run(self._twin.close())
 
-    def close_at_exit(self, timeout: float) -> None:
+    def close_at_exit(self, timeout: float) -> bool:
         self.close()
+        return False  # no record is lost by it
 
     def forked(self, why: OttlaError) -> None:
         self._closed = True
@@ -300,8 +300,9 @@ class Admin:
         if not self._thread.lost:
             self._thread.run(self._twin.close())
 
-    def close_at_exit(self, timeout: float) -> None:
+    def close_at_exit(self, timeout: float) -> bool:
         self.close()
+        return False  # no record is lost by it
 
     def forked(self, why: OttlaError) -> None:
         """Nothing to do: whatever is asked of it from now on is refused by the loop thread."""

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -34,6 +35,11 @@ def _let_out(error: BaseException) -> None:
 
 def _raise(error: BaseException) -> None:
     raise error
+
+
+def _settle(arrived: "asyncio.Future[None]") -> None:
+    if not arrived.done():
+        arrived.set_result(None)
 
 
 class Delivery(Generic[R]):
@@ -84,7 +90,11 @@ class BlockingDelivery(Delivery[R]):
                 refuse_on_loop_thread()
                 arrived = threading.Event()
                 batch.when_done(arrived.set)
-                if not arrived.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                try:
+                    arrived.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+                finally:
+                    batch.forget_waiter(arrived.set)
+                if not arrived.is_set():
                     raise ClientTimeout(f"not delivered to {batch.where} within {timeout:g} s", topic=batch.where.topic)
         return self._outcome()
 
@@ -108,8 +118,12 @@ class AwaitedDelivery(Delivery[R]):
         for batch in self._batches():
             if not batch.done:
                 arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                batch.when_done(lambda arrived=arrived: arrived.done() or arrived.set_result(None))  # type: ignore[misc]
-                yield from arrived
+                waiter = partial(_settle, arrived)
+                batch.when_done(waiter)
+                try:
+                    yield from arrived
+                finally:
+                    batch.forget_waiter(waiter)
         return self._outcome()
 
     async def result(self, timeout: float | None = None) -> R:

@@ -23,6 +23,7 @@ from ottla.wire.errors import (
     InvalidProducerEpoch,
     MessageTooLarge,
     NotEnoughReplicas,
+    NotLeaderOrFollower,
     OttlaError,
     OutOfOrderSequenceNumber,
     RemoteProtocolError,
@@ -36,7 +37,7 @@ FIRST_LOOK_S = 0.01
 """How soon to ask again who leads, the first time; a new leader is mostly found within a tenth of a second."""
 
 UNNUMBERED = (OutOfOrderSequenceNumber, InvalidProducerEpoch, UnknownProducerId)
-"""The broker does not take the batch under its numbers. Only the first also says that the broker does not have it."""
+"""The broker does not take the batch under its numbers."""
 
 NOT_WRITTEN = (UnknownTopicOrPartition, NotEnoughReplicas)
 """What a broker answers before it has written anything. Other errors that pass may come when it has."""
@@ -121,16 +122,12 @@ class Fates:
             news = part.leader != NO_LEADER and self._cluster.learn_leader(
                 where, part.leader, part.leader_epoch, part.topic_id
             )
-            batch.unsure = batch.unsure or not isinstance(error, NOT_WRITTEN)
+            batch.unsure = batch.unsure or may_be_written(error, part)
             self._try_again(batch, error, refresh=error.refresh_metadata and not news)
 
     def _out_of_line(self, batch: ProducerBatch, line: Line, error: OttlaError) -> None:
         """The broker does not take a batch under its numbers."""
         if not Sequences.has_older(batch):  # else that one comes first, and then this one again
-            # Where one before it was given up, that explains it, and proves that the broker does not have this one. Else the
-            # broker has lost or forgotten what it knew, and may have this one.
-            explained = line.broken and isinstance(error, OutOfOrderSequenceNumber)
-            line.forgotten = line.forgotten or not explained
             line.spent = line.spent or isinstance(error, InvalidProducerEpoch)
             line.broken = line.dead = True
             for other in sorted(line.unfinished, key=_number):
@@ -139,8 +136,11 @@ class Fates:
         self._try_again(batch, error, refresh=False)
 
     def _leave_line(self, batch: ProducerBatch, error: OttlaError) -> bool:
-        """A batch of a dead line gets new numbers when it is sent again; False if it may be stored and so cannot be."""
-        if batch.line is not None and batch.line.forgotten and batch.unsure:
+        """A batch of a dead line gets new numbers when it is sent again; False if it may be stored and so cannot be.
+
+        Even where the broker does not have it, for one before it was given up: it may yet read what we sent before.
+        """
+        if batch.unsure:
             text = f"{error}; it was sent before, and whether that was stored is not known"
             self.finish(batch, type(error)(text, topic=batch.where.topic, partition=batch.where.partition))
             return False
@@ -216,6 +216,16 @@ class Fates:
         for waiter in room:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def may_be_written(error: OttlaError, part: ProducePartResult) -> bool:
+    """Whether the broker may have written a batch that it refused.
+
+    One that leads no more says so before it writes, and then names the topic, or while it waits for others, having written.
+    """
+    if isinstance(error, NotLeaderOrFollower):
+        return not part.topic_id
+    return not isinstance(error, NOT_WRITTEN)
 
 
 def _number(batch: ProducerBatch) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -27,8 +28,8 @@ EXIT_LEAST_S = 0.1
 class BlockingClient(Protocol):
     """What the loop thread must be able to ask of the clients that it drives."""
 
-    def close_at_exit(self, timeout: float) -> None:
-        """The process ends and nobody closed this client."""
+    def close_at_exit(self, timeout: float) -> bool:
+        """The process ends: close. Whether somebody should be told that he forgot to."""
 
     def forked(self, why: OttlaError) -> None:
         """This process is a forked child: the thread that drove this client is not in it."""
@@ -162,12 +163,16 @@ def _at_exit() -> None:
     def left_s() -> float:
         return max(deadline - time.monotonic(), EXIT_LEAST_S)
 
+    forgotten = 0
     for client in list(_shared.clients):
         try:
-            client.close_at_exit(left_s())
-        except OttlaError as error:
+            forgotten += client.close_at_exit(left_s())
+        except Exception as error:  # whatever it is, the others have records, too
             logger.warning("a client was not closed before the process ended: %s", error)
     _shared.run(_shared.all_left(left_s()))
+    if forgotten:  # last: with -W error this raises
+        text = "a producer was" if forgotten == 1 else f"{forgotten} producers were"
+        warnings.warn(f"{text} not closed before the process ended", ResourceWarning, 2)
 
 
 os.register_at_fork(after_in_child=_after_fork)

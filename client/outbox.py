@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ottla.client.accumulator import Accumulator
+from ottla.client.accumulator import Accumulator, RecordList
 from ottla.client.batches import Headers, ProducerBatch
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig, Serializer
@@ -140,15 +140,19 @@ class Outbox:
             raise ValueError(f"{len(value_list)} values with {len(key_list)} keys")
         stamp = int(time.time() * 1000) if timestamp_ms is None else checked_timestamp(timestamp_ms)
         now = time.monotonic()
-        pieces: list[Piece] = []
         named = index_of(partition) if partition is not None else None
-        for chosen, places in self._spread(route, len(value_list), key_list, named):
+        spread = self._spread(route, len(value_list), key_list, named)
+        lists: list[RecordList] = []
+        for chosen, places in spread:
             some_values = (
                 [value_list[place] for place in places] if type(places) is list else value_list[as_slice(places)]
             )
             some_keys = [key_list[place] for place in places] if key_list is not None else None
+            lists.append((route.places[chosen], some_keys, some_values))
+        pieces: list[Piece] = []
+        for (_, places), batches in zip(spread, self.accumulator.add_lists(lists, stamp, now), strict=True):
             start = 0
-            for batch in self.accumulator.add_many(route.places[chosen], some_keys, some_values, stamp, now):
+            for batch in batches:
                 pieces.append((places[start : start + len(batch)], batch))
                 start += len(batch)
         return len(value_list), pieces

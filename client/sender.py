@@ -78,6 +78,12 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._travelling = Travelling(self._loop, self._overdue)
+        # Without numbers this alone keeps the order: one batch of a partition at a time, whatever becomes of it.
+        self._one_by_one = sequences is None and config.max_in_flight_requests_per_connection == 1
+        self._stood: dict[int, Channel] = {}
+        """The connections to leaders as they were seen last."""
+        self._doubted: set[int] = set()
+        """The leaders whose connection broke since it was told who leads."""
         self.fates = Fates(config, cluster, accumulator, errands.ask_who_leads)
         self.flushing = 0
         """How many wait for everything to be sent: then nothing lingers."""
@@ -153,16 +159,22 @@ class Sender:
         if self._cluster.stale:
             self._errands.ask_who_leads()
         linger_s = 0 if self.flushing else self._linger_s
+        most = 1 if self._one_by_one else BATCHES_PER_REQUEST
         blocked = False
         while True:
             chosen: dict[int, list[ProducerBatch]] = defaultdict(list)
+            on_their_way = self._on_their_way() if self._one_by_one else set()
             for where in self._accumulator.waiting():
                 leader = self._leader_with_room(where)
-                if leader is None or (self._sequences is not None and not self._sequences.may_go_to(leader, where)):
+                if (
+                    leader is None
+                    or where in on_their_way
+                    or (self._sequences is not None and not self._sequences.may_go_to(leader, where))
+                ):
                     blocked = True
                     continue
                 held = self._sequences is not None and not self._sequences.may_number(where)
-                batches = self._accumulator.take(where, now, linger_s, BATCHES_PER_REQUEST, numbered=held)
+                batches = self._accumulator.take(where, now, linger_s, most, numbered=held)
                 if batches:
                     chosen[leader] += batches
             for leader, batches in chosen.items():
@@ -175,6 +187,9 @@ class Sender:
         if not self._accumulator.empty:
             self._arm(now, blocked)
 
+    def _on_their_way(self) -> set[TopicPartition]:
+        return {batch.where for sent in self._travelling.all() for batch in sent.batches}
+
     def _leader_with_room(self, where: TopicPartition) -> int | None:
         """The leader of a partition if its connection stands and can take one more request."""
         leader = self._cluster.leader(where)
@@ -183,10 +198,24 @@ class Sender:
             return None
         if self._travelling.requests[leader] >= self._config.max_in_flight_requests_per_connection:
             return None
-        if self._cluster.open_channel(leader) is None:
+        channel = self._cluster.open_channel(leader)
+        if channel is not self._stood.get(leader):
+            self._not_as_it_stood(leader, channel)
+        if leader in self._doubted:
+            self._errands.ask_who_leads()
+            if self._acks == ACKS_NONE:
+                return None
+        if channel is None:
             self._errands.connect(leader)
             return None
         return leader
+
+    def _not_as_it_stood(self, leader: int, channel: Channel | None) -> None:
+        """A connection is new, or it broke: perhaps because another broker leads, and with acks=0 nothing else will tell."""
+        if self._stood.pop(leader, None) is not None:
+            self._doubted.add(leader)
+        if channel is not None:
+            self._stood[leader] = channel
 
     def _send(self, leader: int, batches: list[ProducerBatch]) -> None:
         """One request with batches of several partitions, or more where the size demands it."""
@@ -291,7 +320,8 @@ class Sender:
             self._failed(error)
 
     def leave_replaced(self) -> None:
-        """Wait no more for brokers that do not lead any longer what they were sent: they may be paused for ever."""
+        """It was told who leads: wait no more for brokers that do not lead what they were sent. They may be paused for ever."""
+        self._doubted.clear()
         for sent in self._travelling.all():
             leaders = {self._cluster.leader(batch.where) for batch in sent.batches if not batch.done}
             if not leaders <= {None, sent.leader}:

@@ -5,7 +5,8 @@ are the partition's line (batches.py). A batch keeps its numbers for all its tri
 one is given up, its line is broken: those numbered behind it would seem to come too early. Then
 
 - nothing gets a number until all that have one of the broken line are done, or have lost it because the broker said that it
-  does not take them. So what was sent later never overtakes what was sent before;
+  does not take them. So what was sent later never overtakes what was sent before. Whatever was sent before and not answered
+  keeps its number, and fails: under another it could be stored twice;
 - a new line begins, at zero, under the next epoch. Brokers take nothing of an earlier epoch any more, so that what was given up
   and is still on its way somewhere never comes behind what was sent after it.
 

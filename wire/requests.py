@@ -90,7 +90,8 @@ class ProducePartResult(Failure):
     high_watermark: int = -1
     """and up to where was committed."""
     topic_id: str = ""
-    """Of which topic the leader is named, where the error is that this broker does not lead."""
+    """Of which topic the leader is named, where the error is that this broker does not lead. Never once something was written:
+    clients tell by it that nothing was."""
 
 
 class ProduceResponse(Message):

@@ -149,5 +149,6 @@ def _write_receipt(result: ProducePartResult, partition: Partition) -> None:
 
 
 def _fail(result: ProducePartResult, error: OttlaError) -> None:
+    """What is written may come to be stored all the same. So no topic_id: that would say that nothing was written."""
     result.error_code, result.error_message = error.code, str(error)
     result.base_offset = -1

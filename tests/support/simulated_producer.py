@@ -132,6 +132,12 @@ class Connection:
     def call(self, request: ProduceRequest, receiver: Callable[[Any], None], attachments: list[Any]) -> None:
         self.requests.append((request, [bytes(each) for each in attachments], receiver))
 
+    def send_unanswered(self, request: ProduceRequest, attachments: list[Any]) -> None:
+        """acks=0: the broker reads it at once, and hangs up where it does not lead."""
+        answer = self._world.produce(self.broker, request, [bytes(each) for each in attachments])
+        if any(part.error_code for part in answer.parts):
+            self.usable = False
+
     def read_one(self) -> None:
         request, attachments, receiver = self.requests.popleft()
         self.answers.append((self._world.produce(self.broker, request, attachments), receiver))
@@ -242,8 +248,10 @@ class World:
         for part, records in zip(request.parts, attachments, strict=True):
             where = TopicPartition(part.topic, part.partition)
             log = self.logs[where]
+            topic_id = ""
             try:
                 if log.leader != broker:
+                    topic_id = "id"  # a leader is named only before anything is written
                     raise NotLeaderOrFollower("another leads")
                 if len(records) > self._batch_max:
                     raise MessageTooLarge("too large")
@@ -263,6 +271,7 @@ class World:
                         part.partition,
                         leader=log.leader,
                         leader_epoch=log.leader_epoch,
+                        topic_id=topic_id,
                     )
                 )
         return ProduceResponse(parts)

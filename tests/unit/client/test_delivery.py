@@ -39,6 +39,24 @@ def test_result_that_does_not_come_in_time_names_its_partition():
         delivery.exception(timeout=0.01)
 
 
+def test_who_waits_no_longer_is_forgotten():
+    sent = batch(b"a")
+    delivery = RecordDelivery(sent, 0)
+    for _ in range(3):
+        with pytest.raises(ClientTimeout):
+            delivery.result(timeout=0)
+    assert sent._waiters == []
+
+
+async def test_who_awaits_no_longer_is_forgotten():
+    sent = batch(b"a")
+    delivery = AsyncRecordDelivery(sent, 0)
+    for _ in range(3):
+        with pytest.raises(ClientTimeout):
+            await delivery.result(timeout=0.001)
+    assert sent._waiters == []
+
+
 def test_exception_is_given_back_and_raised_by_result():
     sent = batch(b"a")
     sent.finish(error=MessageTooLarge("large"))

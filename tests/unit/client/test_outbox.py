@@ -8,7 +8,7 @@ import pytest
 from ottla.client.config import ProducerConfig
 from ottla.client.outbox import Outbox
 from ottla.client.partitioner import partition_for_key
-from ottla.wire.errors import InvalidTimestamp, UnknownTopicOrPartition
+from ottla.wire.errors import InvalidTimestamp, MessageTooLarge, UnknownTopicOrPartition
 from ottla.wire.requests import PartitionMetadata, TopicMetadata
 
 
@@ -114,6 +114,13 @@ def test_values_that_are_not_bytes_are_refused_with_what_to_do(value):
         outbox().add("t", value, None, None, None, None)
     with pytest.raises(TypeError, match="value_serializer"):
         outbox().add_many("t", [b"good", value], None, None, None)
+
+
+def test_of_a_list_with_a_record_that_is_too_large_nothing_is_queued():
+    box = outbox(2, max_request_size=1000)
+    with pytest.raises(MessageTooLarge):
+        box.add_many("t", [b"a", b"x" * 2000, b"b"], None, None, None)
+    assert (box.accumulator.unfinished(), box.accumulator.pending_bytes) == ([], 0)
 
 
 def test_bytes_like_values_are_copied():

@@ -7,14 +7,16 @@ from ottla.net.exchange import Answer
 from ottla.wire.errors import (
     DuplicateSequenceNumber,
     InvalidRecord,
+    NetworkException,
     NotLeaderOrFollower,
     OttlaError,
+    OutOfOrderSequenceNumber,
     RemoteProtocolError,
     UnknownProducerId,
 )
 from ottla.wire.names import TopicPartition
 from ottla.wire.requests import ProducePartResult, ProduceResponse
-from tests.support.simulated_producer import TOPIC, World, refuse_sometimes
+from tests.support.simulated_producer import TOPIC, Connection, SharedLog, World, refuse_sometimes
 
 
 def check(world, sent):
@@ -174,6 +176,30 @@ def test_record_that_was_given_up_and_comes_after_all_is_not_stored_behind_a_lat
     assert told.log == [b"w", b"b"]
 
 
+def test_what_a_broken_connection_held_and_is_read_late_is_not_stored_twice():
+    """That a batch seems to come too early proves that it is not stored yet, not that it never will be."""
+    told = Told(delivery_timeout_ms=1000, request_timeout_ms=5000)
+    told.send(b"w")
+    told.read()
+    given_up = told.send(b"a")
+    told.wait(0.5)
+    behind = told.send(b"b")
+    held = [(request, records) for request, records, _ in told.world.connections[0].requests]
+    with told.world.clock.installed():
+        told.world.connections[0].break_off(NetworkException("lost"), 0)
+    told.wait(0.7)
+    assert given_up.done
+    told.settle()
+    told.read()  # b comes again, and seems to come too early
+    for request, records in held:
+        told.world.produce(0, request, records)
+    later = told.send(b"c")
+    told.calm_down()
+    assert told.log == [b"w", b"a", b"b", b"c"]
+    assert isinstance(behind.error, OutOfOrderSequenceNumber)
+    assert later.error is None
+
+
 def test_batch_that_is_refused_for_good_does_not_disturb_other_partitions():
     told = Told(partitions=2)
     for partition in (0, 1):
@@ -251,6 +277,18 @@ def test_batch_that_was_never_sent_before_goes_under_a_new_epoch_where_the_broke
     assert (sent.base_offset, id_and_epoch(sent)) == (1, (1, 1))
 
 
+def test_topic_that_was_deleted_and_made_anew_under_another_leader_takes_the_next_record():
+    told = Told()
+    told.send(b"a")
+    told.read()
+    told.world.logs[HERE] = anew = SharedLog()
+    anew.leader, anew.leader_epoch = 1, 1
+    sent = told.send(b"b")
+    told.calm_down()
+    assert sent.error is None
+    assert (told.log, id_and_epoch(sent)) == ([b"b"], (1, 1))
+
+
 def test_acknowledgement_without_an_offset_is_none():
     told = Told()
     sent = told.send(b"a")
@@ -273,6 +311,60 @@ def test_epochs_go_on_under_another_producer_id_when_they_are_used_up():
     assert id_and_epoch(sent) is None, "nothing goes before the new id has come"
     told.calm_down()
     assert (id_and_epoch(sent), sent.error) == ((2, 0), None)
+
+
+# --- order without idempotence: one request at a time ---
+
+ONE_BY_ONE = {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1}
+
+
+def test_one_at_a_time_a_batch_that_is_split_is_not_overtaken():
+    told = Told(batch_max=600, batch_size=1000, linger_ms=10, **ONE_BY_ONE)
+    values = [b"%03d" % number + b"x" * (330 if number < 4 else 0) for number in range(60)]
+    for value in values:
+        told.send(value)
+    told.calm_down()
+    assert told.log == values
+
+
+def test_one_at_a_time_nothing_goes_to_a_new_leader_while_some_is_on_its_way_to_the_old_one():
+    told = Told(**ONE_BY_ONE)
+    told.send(b"a")
+    told.world.logs[HERE].leader, told.world.logs[HERE].leader_epoch = 1, 1
+    told.world.learn_leader(HERE, 1, 1)
+    told.send(b"b")
+    assert not told.world.connections[1].requests
+    told.calm_down()
+    assert told.log == [b"a", b"b"]
+
+
+# --- acks=0 ---
+
+
+@pytest.mark.parametrize("reconnected", [False, True])
+def test_without_acks_nothing_goes_to_a_broker_that_hung_up_before_it_was_asked_who_leads(reconnected):
+    told = Told(acks=0)
+    told.send(b"a")
+    told.world.logs[HERE].leader, told.world.logs[HERE].leader_epoch = 1, 1
+    told.send(b"lost")
+    assert not told.world.connections[0].usable
+    if reconnected:  # by whoever asked that broker something else
+        told.world.connections[0] = Connection(0, told.world)
+    for value in (b"b", b"c"):
+        told.send(value)
+    assert "leaders" in told.world.asked_for
+    told.settle()
+    told.calm_down()
+    assert told.log == [b"a", b"b", b"c"]
+
+
+def test_without_acks_a_leader_that_was_only_restarted_gets_what_comes_next():
+    told = Told(acks=0)
+    told.send(b"a")
+    told.world.connections[0].usable = False
+    told.send(b"b")
+    told.calm_down()
+    assert told.log == [b"a", b"b"]
 
 
 # --- records that cannot be encoded ---
