@@ -34,3 +34,30 @@ def test_a_record_that_cannot_be_stored_is_given_up_in_time_and_it_is_said_why(
     assert time.monotonic() - began < 8, "starting Python included"
     assert (failed.returncode, failed.stderr.count("error: ")) == (3, 1)
     assert why in failed.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--unclean",)])
+@pytest.mark.parametrize("where", ["nowhere:0", "both:7"])
+def test_an_election_of_what_is_not_there_is_an_error(
+    crippled: LocalCluster, where: str, options: tuple[str, ...]
+) -> None:
+    failed = ottla("partition", "elect", "both:0", where, *options, bootstrap=crippled.address(0))
+    assert (failed.returncode, "does not exist" in failed.stderr) == (4, True)
+
+
+def test_an_election_tells_who_leads_now(crippled: LocalCluster) -> None:
+    bootstrap = crippled.address(0)
+    named = ottla("partition", "elect", "both:0", "alone:0", bootstrap=bootstrap)
+    assert named.stdout.splitlines() == [
+        "both-0 is led by broker 0; preferred is broker 1, which is not in sync",
+        "alone-0 has no leader",
+    ]
+    everywhere = ottla("partition", "elect", bootstrap=bootstrap)
+    assert everywhere.stdout == "1 of 2 partitions have a leader, 0 of them the preferred one\n"
+    unclean = ottla("partition", "elect", "--unclean", "--all", bootstrap=bootstrap)
+    assert (unclean.returncode, unclean.stdout) == (0, everywhere.stdout)
+
+
+def test_names_and_all_exclude_each_other(crippled: LocalCluster) -> None:
+    failed = ottla("partition", "elect", "--unclean", "--all", "alone:0", bootstrap=crippled.address(0))
+    assert (failed.returncode, "not both" in failed.stderr) == (2, True)
