@@ -4,15 +4,12 @@ A folder that is empty, not mounted, replaced, or put back from a backup looks c
 (storage/data_stamps.py), the last of which stands in ZooKeeper too, with the ids of all folders that must bear it.
 """
 
-import logging
 import threading
 import uuid
 from collections.abc import Sequence
 
 from ottla.broker.storage.log_dir import LogDir
 from ottla.zk.broker_znodes import BrokerDataZnode, DataState
-
-logger = logging.getLogger(__name__)
 
 
 class DataTrust:
@@ -21,12 +18,14 @@ class DataTrust:
     def __init__(self, log_dirs: Sequence[LogDir]) -> None:
         self._log_dirs = log_dirs
         self._lock = threading.Lock()
+        self.why_lost = ""
+        """Why the folders were last judged to be lost; empty if they were not."""
         self._unconfirmed = ""  # the stamp that folders bear and ZooKeeper may not know: no other one before it does
 
     def judge(self, known: BrokerDataZnode | None) -> DataState:
         """What the folders hold, by what ZooKeeper knows of them. A folder that it has never known is new, and may be empty."""
-        if known is not None and (why := self._why_not(known)):
-            logger.error("the data of this broker is lost: %s", why)
+        self.why_lost = self._why_not(known) if known is not None else ""
+        if self.why_lost:
             return DataState.LOST
         if any(log_dir.tail_unreported for log_dir in self._log_dirs):
             return DataState.TAIL_SUSPECT
@@ -55,7 +54,9 @@ class DataTrust:
         """ZooKeeper knows a stamp."""
         with self._lock:
             if self._unconfirmed == data.stamp:
-                self._unconfirmed = ""
+                self.why_lost = ""
+        """Why the folders were last judged to be lost; empty if they were not."""
+        self._unconfirmed = ""
 
     def reported(self) -> None:
         """A controller has drawn the consequences of suspect tails: the next crash is judged by itself. Slow."""

@@ -153,6 +153,8 @@ class MembershipLoop:
         registration = await register(
             self._session, broker, incarnation=uuid.uuid4().hex, boot_id=current_boot_id(), data=stamped
         )
+        if self.held:  # not before: a broker whose id is another's looks the same, and has lost nothing
+            logger.error("the data of this broker is lost: %s", self._trust.why_lost)
         if stamped is not None:
             self._trust.confirmed(stamped)
         self.identity = replace(self.identity, broker_epoch=registration.broker_epoch)

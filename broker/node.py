@@ -108,7 +108,7 @@ class Node:
         await ensure_persistent_paths(session)
         identity = Identity(config.broker_id, NO_EPOCH, await cluster_id(session), await cluster_secret(session))
 
-        log_dirs = await self._open_log_dirs(identity.cluster_id)
+        log_dirs = await open_log_dirs(config, identity.cluster_id)
         view = ClusterView(identity.cluster_id)
         membership = MembershipLoop(
             session,
@@ -185,15 +185,6 @@ class Node:
         self._parts.push_async_callback(stop_in_time)
 
     # --- parts ---------------------------------------------------------------------------------------------------------
-
-    async def _open_log_dirs(self, cluster: str) -> list[LogDir]:
-        defaults = log_defaults(self._config)
-        return [
-            await asyncio.to_thread(
-                LogDir.open, folder, broker_id=self._config.broker_id, cluster_id=cluster, config_for=lambda _: defaults
-            )
-            for folder in self._config.data_folders
-        ]
 
     def _start_cleaning(self, log_dirs: list[LogDir], partitions: Partitions) -> None:
         def high_watermarks() -> dict[TopicPartition, int]:
@@ -292,6 +283,24 @@ class Node:
         metrics.isr_expands.set(isr_loop.expands)
         broken = sum(partition.log.failed for partition in partitions)
         metrics.failed_logs.set(broken + sum(len(log_dir.failed) for log_dir in log_dirs))
+
+
+async def open_log_dirs(config: BrokerConfig, cluster: str) -> list[LogDir]:
+    """Open all data folders. ConfigError if one of them cannot be used."""
+    defaults = log_defaults(config)
+    opened = []
+    for folder in config.data_folders:
+        try:
+            log_dir = await asyncio.to_thread(
+                LogDir.open, folder, broker_id=config.broker_id, cluster_id=cluster, config_for=lambda _: defaults
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"log.dirs={folder} cannot be used: {error.strerror or error}",
+                hint="give a folder on a disk with room, where this user may write",
+            ) from None
+        opened.append(log_dir)
+    return opened
 
 
 def log_defaults(config: BrokerConfig) -> LogConfig:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ottla.wire.errors import OttlaError
+
 CLIENTS = "clients"
 """The one name in cuts that is not a node's: all producers, consumers and admins."""
 
@@ -116,6 +118,10 @@ class Fault:
 
 class NotOffered(Exception):
     """A target cannot do this fault; the message says why."""
+
+
+class NotStarted(OttlaError):
+    """A run did not come so far that it could have found anything."""
 
 
 @dataclass(frozen=True)

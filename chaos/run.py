@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.chaos.checker import Violation, check
-from ottla.chaos.faults import Kind, NotOffered, Step
+from ottla.chaos.faults import Kind, NotOffered, NotStarted, Step
 from ottla.chaos.history import Event, Expectation, History, Read
 from ottla.chaos.nemesis import Nemesis
 from ottla.chaos.readers import Reader, read_everything
@@ -78,16 +78,20 @@ def run(
     rate: float | None = RATE,
     allow_skipped: bool = False,
 ) -> Outcome:
-    """Run a scenario on a target, which is opened here and closed by its owner."""
+    """Run a scenario on a target, which is opened here and closed by its owner. NotStarted if there is nothing to run it on."""
     scenario = _scenario(scenario_name)
     lacking = scenario.needs - target.offered
     if lacking:
         reasons = "; ".join(f"{kind}: {target.missing[kind]}" for kind in sorted(lacking))
         raise NotOffered(f"{target.name} cannot do {scenario_name}: {reasons}")
-    target.open(scenario.shape)
+    try:
+        target.open(scenario.shape)
+        topic = _make_topic(target, scenario)
+    except (OttlaError, OSError) as error:
+        hint = error.hint if isinstance(error, OttlaError) else None
+        raise NotStarted(f"the run could not start: {error}", hint=hint) from error
     steps = scenario.steps(seconds, seed, target.offered, target.session_s)
     tell(f"{scenario_name} on {target.name}, seed {seed}: {len(steps)} faults in {max(seconds, ends(steps)):.0f} s")
-    topic = _make_topic(target, scenario)
     may_skip = 1.0 if allow_skipped else scenario.may_skip
     return _Run(target, scenario, topic, _Plan(steps, seed, seconds, may_skip), tell, rate).go()
 

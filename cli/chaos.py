@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.errors import FAILED
+from ottla.cli.errors import FAILED, report_usage
 from ottla.cli.options import Format
 from ottla.cli.output import OutputFormat, Table, flush, note, show, to_json, write_line
 from ottla.wire.errors import ConfigError
@@ -40,23 +40,27 @@ def run(
     project: Annotated[str, typer.Option("--project", help="The name of the compose project.")] = "ottla",
     output_format: Format = None,
 ) -> int:
-    """Run one scenario; ends with 1 if anything was found that must not be."""
+    """Run one scenario; ends with 1 if anything was found that must not be, with 2 if it could not start."""
     import logging
     import random
 
-    from ottla.chaos.faults import NotOffered
+    from ottla.chaos.faults import NotOffered, NotStarted
     from ottla.chaos.report.summary import summary, told
     from ottla.chaos.run import run as run_scenario
 
     # Clients tell of every broker that they miss, which is what this is about.
     logging.getLogger("ottla").addHandler(logging.NullHandler())
     logging.getLogger("ottla").propagate = False
+    if report is not None:
+        _check_folder(report)
     chosen = random.SystemRandom().randrange(2**31) if seed is None else seed
     with open_target(target, project) as opened:
         try:
             outcome = run_scenario(opened, scenario, seconds, chosen, note, allow_skipped=allow_skipped)
         except NotOffered as error:
             raise ConfigError(str(error)) from None
+        except NotStarted as error:
+            return report_usage(str(error), error.hint)
     if report is not None:
         _write(report, outcome)
     if output_format is OutputFormat.JSON:
@@ -87,6 +91,14 @@ def open_target(name: str, project: str) -> "Target":
 
         return ComposeTarget(project)
     raise ConfigError(f"there is no target {name!r}", hint=f"there are: {', '.join(TARGETS)}")
+
+
+def _check_folder(folder: Path) -> None:
+    """Before a run that may take hours: that its report can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--report {folder} cannot be used: {error.strerror}", hint="give a folder") from None
 
 
 def _write(folder: Path, outcome: "Outcome") -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _UNANSWERED_MAX = 20_000
 """How many records may be on their way before the oldest is waited for: an error is told soon, and memory is bounded."""
 
+_REQUEST_MAX_MS = 30_000
+
 
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to write.")],
@@ -54,9 +56,11 @@ def produce(
     delimiter = key_delimiter.encode() if key_delimiter is not None else None
     unanswered: deque[RecordDelivery] = deque()
     count, last = 0, None
+    timeout_ms = int(timeout * 1000)
     with Producer(
         bootstrap_servers=bootstrap, client_id=CLIENT_ID, acks=acks, compression_type=compression,
-        max_block_ms=int(timeout * 1000),
+        # The producer itself gives up in time: it knows what it waited for.
+        max_block_ms=timeout_ms, delivery_timeout_ms=timeout_ms, request_timeout_ms=min(timeout_ms, _REQUEST_MAX_MS),
     ) as producer:  # fmt: skip
         for line in [value.encode()] if value is not None else _lines():
             line_key, line_value = split_key(line, delimiter) if delimiter is not None else (fixed_key, line)
@@ -65,9 +69,9 @@ def produce(
             )
             count += 1
             if len(unanswered) > _UNANSWERED_MAX:
-                unanswered.popleft().result(timeout)
+                unanswered.popleft().result()
         while unanswered:
-            last = unanswered.popleft().result(timeout)
+            last = unanswered.popleft().result()
     note(_summary(topic, count, last))
 
 

@@ -70,12 +70,17 @@ def acl(
 async def _visit(connect: str, digest: "Digest", *, closed: bool, change: bool) -> "TreeReport":
     from ottla.zk.session import ZkSession
     from ottla.zk.tree_acl import set_tree_acl
+    from ottla.zk.znodes import ClusterIdZnode
 
     session = ZkSession(connect, digest=digest)
     await session.start(_CONNECT_TIMEOUT_S, make_root=False)
     try:
         if await session.exists("/") is None:
             raise NotFound(f"there is no {session.connect.chroot} in ZooKeeper", hint="is the path in --connect right?")
+        if await session.exists(ClusterIdZnode.PATH) is None:  # the root, and what stands there, is somebody else's
+            root = session.connect.chroot
+            doubt = "is the path in --connect right?" if root else "is the chroot missing?"
+            raise NotFound(f"no Ottla cluster at {root or '/'}; {doubt}", hint="give it as in zookeeper.connect")
         return await set_tree_acl(session, digest, closed=closed, change=change)
     finally:
         await session.close()
@@ -83,11 +88,17 @@ async def _visit(connect: str, digest: "Digest", *, closed: bool, change: bool) 
 
 def _tell(report: "TreeReport", wanted: str, *, changed: bool) -> int:
     if changed:
-        write_line(f"{report.changed} znodes are {wanted} now, {report.right} were before")
+        was = "was" if report.right == 1 else "were"
+        write_line(f"{_znodes(report.changed)} {wanted} now, {report.right} {was} before")
         return 0
-    write_line(f"{report.right} znodes are {wanted}, {len(report.wrong)} are not")
+    are = "is" if len(report.wrong) == 1 else "are"
+    write_line(f"{_znodes(report.right)} {wanted}, {len(report.wrong)} {are} not")
     for path in report.wrong[:_NAMED_MAX]:
         write_line(f"  {path}")
     if len(report.wrong) > _NAMED_MAX:
         write_line("  ...")
     return FAILED if report.wrong else 0
+
+
+def _znodes(count: int) -> str:
+    return "1 znode is" if count == 1 else f"{count} znodes are"

@@ -192,7 +192,9 @@ class Fates:
         """Give up what still waits to be sent when its delivery time is over."""
         for batch in self._accumulator.expired(time.monotonic()):
             known = batch.where.topic in self._cluster.topics
-            unreached = "its leader could not be reached" if known else "the topic does not exist"
+            led = self._cluster.leader(batch.where) is not None
+            lacking = "its leader could not be reached" if led else f"{batch.where} has no leader"
+            unreached = lacking if known else "the topic does not exist"
             self.too_late(batch, str(batch.last_error or unreached))
 
     def too_late(self, batch: ProducerBatch, why: str) -> None:

@@ -244,10 +244,13 @@ class LocalCluster:
     def _start_all(self, timeout_s: float) -> None:
         assert self._reaper is not None
         assert self._folder is not None
+        ports = [port for pair in self._ports for port in pair]
         if self._ports_given:
-            _check_free([port for pair in self._ports for port in pair])
+            _check_free(ports)
         # A cluster whose folder goes anyway need not survive a power cut.
-        self._zookeepers = ZooKeeperServers(self._folder, self._zookeeper_count, self._reaper, force_sync=self._keep)
+        self._zookeepers = ZooKeeperServers(
+            self._folder, self._zookeeper_count, self._reaper, force_sync=self._keep, avoid=ports
+        )
         self._brokers = []
         make_digest(self._folder)
         for broker_id, (port, admin_port) in enumerate(self._ports):

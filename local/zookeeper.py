@@ -1,6 +1,7 @@
 """The ZooKeeper servers of a local cluster, as processes."""
 
 import asyncio
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,8 +18,11 @@ _STOP_TIMEOUT_S = 10.0
 class ZooKeeperServers:
     """Real servers, counted from 0; each keeps its port and its data over restarts."""
 
-    def __init__(self, folder: Path, count: int, reaper: Reaper, *, force_sync: bool) -> None:
-        self._servers = plan_ensemble(folder, count, force_sync=force_sync)
+    def __init__(
+        self, folder: Path, count: int, reaper: Reaper, *, force_sync: bool, avoid: Collection[int] = ()
+    ) -> None:
+        """``avoid``: ports that others are to have."""
+        self._servers = plan_ensemble(folder, count, force_sync=force_sync, avoid=avoid)
         self._processes: list[Process] = []
         for server in self._servers:
             server.write_config()

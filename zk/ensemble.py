@@ -7,7 +7,7 @@ import asyncio
 import random
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,13 +125,22 @@ class ZooKeeperServer:
 
 
 def plan_ensemble(
-    folder: Path, count: int, *, first_client_port: int | None = None, force_sync: bool = True
+    folder: Path,
+    count: int,
+    *,
+    first_client_port: int | None = None,
+    force_sync: bool = True,
+    avoid: Collection[int] = (),
 ) -> list[ZooKeeperServer]:
-    """Plan ``count`` servers below a folder; client ports count up from the first, or are free ones."""
+    """Plan ``count`` servers below a folder; client ports count up from the first, or are free ones.
+
+    ``avoid``: ports that others are to have, who do not listen there yet.
+    """
     if count < 1 or count == 2:
         raise ConfigError(f"an ensemble of {count} servers makes no sense", hint="take 1, 3 or 5")
-    ports = free_ports(3 * count)
-    client_ports = ports[:count] if first_client_port is None else [first_client_port + i for i in range(count)]
+    given = [] if first_client_port is None else [first_client_port + i for i in range(count)]
+    ports = given + free_ports(3 * count - len(given), avoid=[*avoid, *given])
+    client_ports = ports[:count]
     peers = tuple(zip(ports[count : 2 * count], ports[2 * count :], strict=True))
     return [
         ZooKeeperServer(f"zookeeper-{number}", number, folder / f"zookeeper-{number}", client_port, peers, force_sync)
@@ -159,10 +168,12 @@ async def wait_until_serving(servers: Sequence[ZooKeeperServer], timeout_s: floa
         await asyncio.sleep(0.05)
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports on which nobody listens at the moment, each different."""
+def free_ports(count: int, *, avoid: Collection[int] = ()) -> list[int]:
+    """Ports on which nobody listens at the moment, each different, and none of those to ``avoid``."""
     ports: list[int] = []
     for port in random.sample(_PORTS, len(_PORTS)):
+        if port in avoid:
+            continue
         with socket.socket() as probe:
             # As servers do: a port where only old connections linger counts as free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

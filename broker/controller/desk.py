@@ -84,6 +84,7 @@ class Desk:
         """Give leadership back to preferred leaders now."""
 
         async def elect() -> Told:
+            self._check_exist(partitions)
             # Leaders may have let replicas in that we have not heard of yet, where somebody else leads.
             found = await read_partition_states(self._loop.session, self._state.not_preferred(partitions))
             told = await self._loop.act(self._state.states_read(found))
@@ -95,6 +96,7 @@ class Desk:
         """Let whoever lives lead where nobody does, as an operator wants it."""
 
         async def elect() -> Told:
+            self._check_exist(partitions)
             return await self._loop.act(self._state.unclean_leaders(partitions))
 
         await self._do(elect, timeout_s, "no leaders were elected")
@@ -180,9 +182,8 @@ class Desk:
         """Begin to move a partition to other brokers; it goes on in the background."""
 
         async def begin() -> Told:
+            self._check_exist([where])
             topic = self._known(where.topic)
-            if where.partition not in topic.states:
-                raise UnknownTopicOrPartition(f"{where} does not exist", topic=where.topic, partition=where.partition)
             check_assignment([replicas], self._racks())
             if topic.states[where.partition].state.leader < 0:
                 raise InvalidReplicaAssignment(f"{where} has no leader to copy from")
@@ -247,6 +248,11 @@ class Desk:
 
     def _racks(self) -> dict[int, str | None]:
         return {i: broker.endpoint.rack for i, broker in self._state.brokers.items()}
+
+    def _check_exist(self, partitions: list[TopicPartition] | None) -> None:
+        for where in partitions or ():
+            if where.partition not in self._known(where.topic).states:
+                raise UnknownTopicOrPartition(f"{where} does not exist", topic=where.topic, partition=where.partition)
 
     def _known(self, name: str) -> Topic:
         check_topic_name(name)

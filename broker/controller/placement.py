@@ -6,6 +6,7 @@ the replicas of a partition are in as many racks as there can be. (Kafka's own a
 gives 5, 6, 7, 5, 7 replicas where this gives 6 to each of five brokers in two racks; docs/decisions/0004.)
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
@@ -42,7 +43,10 @@ def check_assignment(assignment: Sequence[Sequence[int]], live: Racks) -> list[l
     if not 1 <= len(assignment) <= PARTITIONS_MAX:
         raise InvalidPartitions(f"{len(assignment)} partitions; a topic has 1 to {PARTITIONS_MAX}")
     for partition, replicas in enumerate(assignment):
-        if not replicas or len(set(replicas)) != len(replicas) or len(replicas) != len(assignment[0]):
+        if len(set(replicas)) != len(replicas):
+            [(twice, _)] = Counter(replicas).most_common(1)
+            raise InvalidReplicaAssignment(f"broker {twice} is named twice")
+        if not replicas or len(replicas) != len(assignment[0]):
             raise InvalidReplicaAssignment(f"partition {partition} has replicas {list(replicas)}")
         unknown = [broker for broker in replicas if broker not in live]
         if unknown:

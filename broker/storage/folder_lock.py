@@ -23,8 +23,12 @@ class FolderLock:
                 f"data folder {folder} is in use by another process (pid {holder})",
                 hint="stop that broker, or give this one a folder of its own",
             ) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError:  # a disk that is full
+            os.close(self._fd)
+            raise
 
     def release(self) -> None:
         if self._fd >= 0:

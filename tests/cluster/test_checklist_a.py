@@ -118,6 +118,7 @@ def test_s06_second_broker_with_the_same_id_is_refused_and_the_first_stays(seen:
     )
     assert second.returncode != 0
     assert "broker.id 1 is taken" in second.stderr
+    assert "is lost" not in second.stderr, "nothing was: it is the other one's data that this folder does not have"
     assert "Traceback" not in second.stderr
     assert seen.owner("/brokers/ids/1") == owner
     assert seen.cluster.is_ready(1)

@@ -100,6 +100,7 @@ def test_broker_that_comes_back_first_with_an_empty_disk_does_not_have_everyone_
     kill_all(cluster)
     shutil.rmtree(cluster.data_path(1))
     start(cluster, 0, 1)
+    assert "the data of this broker is lost: folder" in cluster.log_path(1).read_text()
     wait_until(lambda: leader_in_zookeeper(cluster, topic) == NO_LEADER, WAIT_S)
     start(cluster, 2, 3)
     wait_until(lambda: leader_of(admin, topic) in (2, 3), WAIT_S)

@@ -114,6 +114,18 @@ def test_an_open_cluster_is_closed_under_load_and_opened_again(tmp_path: Path) -
         _works(seen)
 
 
+@pytest.mark.parametrize("option", [(), ("--secure",), ("--open",)])
+def test_where_there_is_no_cluster_nothing_is_changed(zk_connect: str, tmp_path: Path, option: tuple[str, ...]) -> None:
+    digest = tmp_path / "digest"
+    digest.write_text("ottla:chosen by the operator\n")
+    with kazoo(zk_connect) as somebody:
+        somebody.ensure_path("/brokers/of_somebody_else")
+        before = {path: somebody.get_acls(path)[0] for path in ("/", *tree(somebody))}
+        done = ottla("zookeeper", "acl", "--connect", zk_connect, "--digest-file", str(digest), *option)
+        assert (done.returncode, "no Ottla cluster at /" in done.stderr) == (4, True), done.stdout
+        assert {path: somebody.get_acls(path)[0] for path in ("/", *tree(somebody))} == before
+
+
 def _works(seen: Observer) -> None:
     """A controller, which leads partitions too, dies: others take over; and a topic is made and deleted."""
     seen.admin.create_topic("short-lived", partitions=3, replication_factor=3, timeout=WAIT_S)

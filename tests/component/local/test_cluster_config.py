@@ -114,3 +114,18 @@ def test_a_password_in_zookeeper_is_made_up_once_and_nobody_else_may_read_it(tmp
     assert read_digest(tmp_path / "a" / DIGEST_FILE) == first, "the znodes of an earlier run are that user's"
     assert (tmp_path / "a" / DIGEST_FILE).stat().st_mode & 0o777 == 0o600
     assert zookeeper_rights(tmp_path / "a")["zookeeper.digest.file"] == str(tmp_path / "a" / DIGEST_FILE)
+
+
+def test_zookeeper_gets_no_port_of_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    avoided: list[int] = []
+
+    def stop_here(*_: object, avoid: list[int], **__: object) -> None:
+        avoided.extend(avoid)
+        raise LocalClusterError("enough")
+
+    monkeypatch.setattr("ottla.local.zookeeper.plan_ensemble", stop_here)
+    cluster = LocalCluster(brokers=2, port=9092, folder=tmp_path)
+    monkeypatch.setattr("ottla.local.cluster._check_free", lambda ports: None)
+    with pytest.raises(LocalClusterError, match="enough"):
+        cluster.start()
+    assert sorted(avoided) == [8092, 8093, 9092, 9093]

@@ -95,3 +95,13 @@ def test_missing_java_and_jars_are_explained(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(EnsembleUnavailable, match="pyspark package is not installed") as no_jars:
         java.find_jars.__wrapped__()
     assert "ottla[embedded]" in str(no_jars.value.hint)
+
+
+def test_ports_that_others_are_to_have_are_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = free_ports(5)
+    monkeypatch.setattr("ottla.zk.ensemble._PORTS", few)
+    for _ in range(10):
+        (server,) = plan_ensemble(tmp_path, 1, avoid=few[:2])
+        assert {server.client_port, *server.peers[0]} == set(few[2:])
+        (server,) = plan_ensemble(tmp_path, 1, first_client_port=few[0], avoid=few[3:4])
+        assert not {few[0], few[3]} & set(server.peers[0])

@@ -90,6 +90,11 @@ def test_an_assignment_by_hand_with_doubles_gaps_or_strangers_is_refused(assignm
         check_assignment(assignment, FIVE_IN_TWO)
 
 
+def test_a_broker_that_is_named_twice_is_told():
+    with pytest.raises(InvalidReplicaAssignment, match="broker 1 is named twice"):
+        check_assignment([[2, 1, 3, 1]], FIVE_IN_TWO)
+
+
 def test_an_assignment_of_nothing_is_refused():
     with pytest.raises(InvalidPartitions):
         check_assignment([], FIVE_IN_TWO)
