@@ -72,6 +72,12 @@ class Leaders:
             else:
                 self.lost.pop(where, None)
 
+    def forget(self, topic: str) -> None:
+        """A topic is gone, and all that was thought of its replicas with it."""
+        for thoughts in (self._failed, self.distrusted, self.lost):
+            for where in [where for where in thoughts if where.topic == topic]:
+                del thoughts[where]
+
     def unsettled(self) -> set[TopicPartition]:
         """Where a replica that lacks records still counts: whoever is told so might lead without them."""
         return {where for where in {*self.distrusted, *self.lost} if self.is_unsettled(where)}

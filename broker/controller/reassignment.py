@@ -62,6 +62,12 @@ class Reassignment:
         """A new epoch of this partition stands in ZooKeeper, and its replicas are told."""
         self._unannounced.pop(where, None)
 
+    def forget(self, topic: str) -> None:
+        """A topic is gone, and its moves with it."""
+        self._told_to_delete = {told for told in self._told_to_delete if told[0].topic != topic}
+        for where in [where for where in self._unannounced if where.topic == topic]:
+            del self._unannounced[where]
+
     def resume(self) -> None:
         """A term begins: whether the last controller got to announce what it had begun is not known."""
         for name, topic in self._cluster.topics.items():

@@ -293,4 +293,6 @@ class ControllerState:
     def topic_removed(self, name: str) -> list[Action]:
         """A topic is gone from ZooKeeper."""
         self.topics.pop(name, None)
+        self._leaders.forget(name)
+        self._reassignment.forget(name)
         return self._orders.live_brokers(self.brokers, deleted=[name])
