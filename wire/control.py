@@ -1,7 +1,5 @@
 """What brokers ask of each other: the handshake that proves a broker, and the controller's orders."""
 
-import msgspec
-
 from ottla.wire.messages import Api, BrokerEndpoint, Done, Message, Request
 
 
@@ -51,7 +49,7 @@ class PartitionState(Message):
     """Of the state's znode: which of two decisions is the later one."""
     controller_epoch: int
     eligible: list[int]
-    lost: list[int] = msgspec.field(default_factory=list)
+    lost: tuple[int, ...] = ()
     """Replicas that came back without their records, for want of which nobody leads."""
 
 

@@ -126,5 +126,5 @@ class Cluster:
         return PartitionState(
             where.topic, topic.topic_id, where.partition, known.state.leader, known.state.leader_epoch,
             list(topic.counted(where.partition)), list(known.state.isr), known.version,
-            known.state.controller_epoch, list(known.state.elr), list(known.state.lost),
+            known.state.controller_epoch, list(known.state.elr), known.state.lost,
         )  # fmt: skip
