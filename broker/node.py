@@ -110,6 +110,7 @@ class Node:
 
         log_dirs = await open_log_dirs(config, identity.cluster_id)
         view = ClusterView(identity.cluster_id)
+        trust = DataTrust(log_dirs)
         membership = MembershipLoop(
             session,
             self._registration(log_dirs[0].data_uuid),
@@ -117,7 +118,7 @@ class Node:
             view.endpoint,
             ControllerPolicy(config.min_insync_replicas, config.leader_imbalance_check_interval_seconds),
             self._metrics.is_controller.set,
-            trust := DataTrust(log_dirs),
+            trust,
         )
         flusher = Flusher()
         self._stops(flusher.close, limit_s=None)

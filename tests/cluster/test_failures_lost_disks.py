@@ -1,16 +1,16 @@
 """Disks that fail, vanish or come back as they once were: whoever lacks what was acknowledged neither leads nor counts."""
 
 import shutil
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ottla.client import Admin, Consumer, Producer
+from ottla.client import Admin
 from ottla.local import LocalCluster
 from ottla.wire.names import NO_LEADER
 from tests.support.cluster import wait_until
+from tests.support.small_topics import make_topic, read, write
 from tests.support.workload import HASTY, WAIT_S, leader_of
 from tests.support.znodes import partition_state
 
@@ -27,27 +27,6 @@ def cluster() -> Iterator[LocalCluster]:
 def admin(cluster: LocalCluster) -> Iterator[Admin]:
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         yield admin
-
-
-def make_topic(admin: Admin, replicas: list[int], min_insync: int = 2) -> str:
-    name = f"disks-{uuid.uuid4().hex[:8]}"
-    settings = {"min.insync.replicas": str(min_insync)}
-    admin.create_topic(name, assignment=[replicas], config=settings, timeout=WAIT_S)
-    return name
-
-
-def write(cluster: LocalCluster, topic: str, values: list[bytes]) -> None:
-    with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
-        for sent in [producer.send(topic, value) for value in values]:
-            sent.result(WAIT_S)
-
-
-def read(cluster: LocalCluster, topic: str, count: int) -> list[bytes]:
-    found: list[bytes] = []
-    with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
-        while len(found) < count and (records := consumer.poll(timeout=10.0)):
-            found += [record.value for record in records]
-    return found
 
 
 VALUES = [b"%d" % i for i in range(500)]

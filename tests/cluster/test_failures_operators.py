@@ -1,19 +1,19 @@
 """What people do to a cluster at the wrong moment: lower a rule, move a partition twice. Nothing acknowledged is lost by it."""
 
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from ottla.client import Admin, Consumer, Producer
+from ottla.client import Admin
 from ottla.local import LocalCluster
 from ottla.wire.names import NO_LEADER
 from ottla.wire.requests import CreateTopicsRequest, NewTopic
 from tests.support.cluster import wait_until
 from tests.support.raw_client import RawClient, framed
+from tests.support.small_topics import make_topic, read, write
 from tests.support.tapped_broker import tapped_brokers
 from tests.support.workload import HASTY, WAIT_S, leader_of
 from tests.support.znodes import partition_state
@@ -33,36 +33,16 @@ def admin(cluster: LocalCluster) -> Iterator[Admin]:
         yield admin
 
 
-def make_topic(admin: Admin, assignment: list[list[int]], min_insync: int) -> str:
-    name = f"operators-{uuid.uuid4().hex[:8]}"
-    admin.create_topic(name, assignment=assignment, config={"min.insync.replicas": str(min_insync)}, timeout=WAIT_S)
-    return name
-
-
 def not_controller(cluster: LocalCluster, admin: Admin) -> list[int]:
     controller = admin.describe_cluster(timeout=WAIT_S).controller
     return [broker for broker in cluster.brokers if broker != controller]
-
-
-def write(cluster: LocalCluster, topic: str, values: list[bytes]) -> None:
-    with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
-        for value in values:
-            producer.send(topic, value).result(WAIT_S)
-
-
-def read(cluster: LocalCluster, topic: str, count: int) -> list[bytes]:
-    found: list[bytes] = []
-    with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
-        while len(found) < count and (records := consumer.poll(timeout=10.0)):
-            found += [record.value for record in records]
-    return found
 
 
 def test_what_is_acked_after_min_insync_was_lowered_survives_the_death_of_its_only_holder(
     cluster: LocalCluster, admin: Admin
 ) -> None:
     first, second, _ = not_controller(cluster, admin)
-    topic = make_topic(admin, [[first, second]], min_insync=2)
+    topic = make_topic(admin, [first, second], min_insync=2)
     write(cluster, topic, [b"by both"])
     cluster.kill(second)
     wait_until(lambda: partition_state(cluster, topic).state.isr == (first,), WAIT_S)
@@ -81,7 +61,7 @@ def test_what_is_acked_after_min_insync_was_lowered_survives_the_death_of_its_on
 def test_partition_that_is_moved_twice_at_once_ends_where_it_was_sent_last(
     cluster: LocalCluster, admin: Admin, tmp_path: Path
 ) -> None:
-    topic = make_topic(admin, [[0, 1]], min_insync=2)
+    topic = make_topic(admin, [0, 1], min_insync=2)
     values = [b"%d" % i for i in range(200)]
     write(cluster, topic, values)
     with tapped_brokers(cluster, [8], HASTY, tmp_path) as tapped:
@@ -103,7 +83,7 @@ def test_replica_that_was_away_when_its_partition_moved_is_deleted_when_it_comes
     cluster: LocalCluster, admin: Admin
 ) -> None:
     first, second, third = not_controller(cluster, admin)
-    topic = make_topic(admin, [[first, second]], min_insync=1)
+    topic = make_topic(admin, [first, second], min_insync=1)
     write(cluster, topic, [b"x"])
     cluster.kill(second)
     admin.reassign(topic, 0, [first, third], timeout=WAIT_S)
@@ -129,7 +109,7 @@ def test_failure_of_a_broker_is_dealt_with_while_clients_ask_for_more_than_can_b
     """Of hundreds of wishes, the askers of which have hung up, none is done before a broker's death, and most not at all."""
     controller = admin.describe_cluster(timeout=WAIT_S).controller
     first, second, _ = not_controller(cluster, admin)
-    topic = make_topic(admin, [[first, second]], min_insync=1)
+    topic = make_topic(admin, [first, second], min_insync=1)
     write(cluster, topic, [b"x"])
     before = set(admin.list_topics(timeout=WAIT_S))
     host, _, port = cluster.address(controller).rpartition(":")
@@ -173,7 +153,7 @@ def test_broker_that_is_told_to_stop_has_stopped_in_time_whoever_sleeps(sleeper:
         Admin(bootstrap_servers=cluster.bootstrap) as admin,
     ):
         (broker,) = not_controller(cluster, admin)
-        topic = make_topic(admin, [[broker]], min_insync=1)
+        topic = make_topic(admin, [broker], min_insync=1)
         write(cluster, topic, [b"x"])
         if sleeper == "zookeeper":
             sleep = asleep(cluster.zookeeper_servers.pause, cluster.zookeeper_servers.resume, 0)
