@@ -21,8 +21,9 @@ COMPILED = [
     "broker/api/dispatch", "broker/api/fetch", "broker/api/parts", "broker/api/produce", "broker/api/replica_fetch",
     "broker/replication/followed", "broker/replication/followers", "broker/replication/partition",
     "broker/replication/purgatory", "broker/replication/state", "broker/replication/waiting",
-    "broker/storage/disk_health", "broker/storage/incoming", "broker/storage/index", "broker/storage/log",
-    "broker/storage/mapped_file", "broker/storage/producers", "broker/storage/segment", "broker/storage/segments",
+    "broker/storage/disk_health", "broker/storage/incoming", "broker/storage/log", "broker/storage/producers/states",
+    "broker/storage/segments/index", "broker/storage/segments/mapped_file", "broker/storage/segments/segment",
+    "broker/storage/segments/segments",
     "client/accumulator", "client/batches", "client/fates", "client/headers", "client/outbox", "client/partitioner",
     "client/sender", "client/sent_request", "client/sequences",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from ottla.broker.storage.producers import ProducerStates
+from ottla.broker.storage.producers.states import ProducerStates
 from ottla.client.accumulator import Accumulator
 from ottla.client.batches import ProducerBatch
 from ottla.client.config import ProducerConfig

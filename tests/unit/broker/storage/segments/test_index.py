@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.storage.index import Place, SegmentIndex
+from ottla.broker.storage.segments.index import Place, SegmentIndex
 
 # size, offsets taken, timestamp of each batch
 batch_lists = st.lists(st.tuples(st.integers(61, 500), st.integers(1, 9), st.integers(-1, 30)), max_size=40)

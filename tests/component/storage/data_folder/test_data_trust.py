@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.data_trust import DataTrust
-from ottla.broker.storage.data_stamps import KEPT, DataStamps
+from ottla.broker.storage.data_folder.data_stamps import KEPT, DataStamps
+from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log_config import LogConfig
-from ottla.broker.storage.log_dir import LogDir
 from ottla.zk.broker_znodes import BrokerDataZnode, DataState
 
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ottla.broker.storage.producers import WINDOW, ProducerStates
+from ottla.broker.storage.producers.states import WINDOW, ProducerStates
 from ottla.wire.batch import BatchHeader, build_batch, read_header
 from ottla.wire.errors import DuplicateSequenceNumber, InvalidProducerEpoch, OttlaError, OutOfOrderSequenceNumber
 from ottla.wire.errors import UnknownProducerId as Unknown

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.node import open_log_dirs
-from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.wire.errors import ConfigError
 
 
@@ -35,6 +35,6 @@ def test_a_disk_that_takes_nothing_is_told(
     def refused(*_: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(f"ottla.broker.storage.folder_lock.os.{call}", refused)
+    monkeypatch.setattr(f"ottla.broker.storage.data_folder.folder_lock.os.{call}", refused)
     with pytest.raises(ConfigError, match=f"cannot be used: {os.strerror(number)}"):
         open_folders(tmp_path / "data")

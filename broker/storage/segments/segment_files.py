@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from ottla.broker.storage.index import SegmentIndex
+from ottla.broker.storage.segments.index import SegmentIndex
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

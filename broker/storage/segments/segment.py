@@ -11,9 +11,9 @@ import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ottla.broker.storage.index import NO_TIMESTAMP, BatchPlace, Place, SegmentIndex
-from ottla.broker.storage.mapped_file import MappedFile, read_exactly
-from ottla.broker.storage.segment_files import (
+from ottla.broker.storage.segments.index import NO_TIMESTAMP, BatchPlace, Place, SegmentIndex
+from ottla.broker.storage.segments.mapped_file import MappedFile, read_exactly
+from ottla.broker.storage.segments.segment_files import (
     load_index,
     mark_deleted,
     remove_index,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.storage.clean_loop import CleanIntervals, CleanLoop
+from ottla.broker.storage.data_folder.clean_loop import CleanIntervals, CleanLoop
+from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.flush_loop import Flusher
 from ottla.broker.storage.log_config import LogConfig
-from ottla.broker.storage.log_dir import LogDir
 from ottla.wire.errors import NotLeaderOrFollower, StorageError
 from ottla.wire.names import TopicPartition
 from tests.support.waiting import eventually

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.log_dir import LogDir
 from ottla.wire.errors import OttlaError
 from ottla.wire.names import TopicPartition
 

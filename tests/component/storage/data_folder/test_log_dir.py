@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log_config import LogConfig
-from ottla.broker.storage.log_dir import LogDir
 from ottla.wire.errors import ConfigError, InconsistentTopicId, InvalidTopic, StorageError
 from ottla.wire.names import TopicPartition
 
@@ -178,7 +178,7 @@ def test_a_failed_log_keeps_the_shutdown_from_being_clean(open_dir, make_batch, 
 def test_a_second_process_is_refused(open_dir, tmp_path):
     open_dir()
     attempt = (
-        "from pathlib import Path; from ottla.broker.storage.log_dir import LogDir;"
+        "from pathlib import Path; from ottla.broker.storage.data_folder.log_dir import LogDir;"
         f"LogDir.open(Path({str(tmp_path)!r}), broker_id=1, cluster_id='c', config_for=lambda topic: None)"
     )
     result = subprocess.run([sys.executable, "-c", attempt], capture_output=True, text=True, timeout=60, check=False)

@@ -12,8 +12,8 @@ from operator import attrgetter
 from pathlib import Path
 
 from ottla.broker.storage.checkpoint_file import sync_folder
-from ottla.broker.storage.segment import Segment
-from ottla.broker.storage.segment_files import sync_index
+from ottla.broker.storage.segments.segment import Segment
+from ottla.broker.storage.segments.segment_files import sync_index
 
 _base_offset = attrgetter("base_offset")
 

@@ -1,12 +1,13 @@
 """What says that it is on disk is found there after a power cut: the names of folders and files are synced too."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log_config import LogConfig
-from ottla.broker.storage.log_dir import LogDir
 from ottla.wire.errors import StorageError
 from ottla.wire.names import TopicPartition
 
@@ -83,7 +84,7 @@ def test_a_new_segment_and_a_cut_are_durable_with_the_next_flush(log_dir, make_b
     log.flush()
     assert log.folder in syncs.paths
     syncs.paths.clear()
-    log.roll()
+    log.config = replace(log.config, segment_bytes=100)
     log.append_as_leader(make_batch(), 1, 0)
     log.flush()
     assert log.folder in syncs.paths

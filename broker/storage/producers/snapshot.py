@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 from crc32c import crc32c
 
-from ottla.broker.storage.producers import ProducerStates
+from ottla.broker.storage.producers.states import ProducerStates
 
 FILE_NAME = "producers.snapshot"
 

@@ -13,17 +13,22 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ottla.broker.storage.checkpoint_file import sync_folder
-from ottla.broker.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
-from ottla.broker.storage.data_stamps import DataStamps
-from ottla.broker.storage.folder_lock import FolderLock
-from ottla.broker.storage.folder_names import FolderNames
+from ottla.broker.storage.data_folder.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    OffsetCheckpoint,
+)
+from ottla.broker.storage.data_folder.data_stamps import DataStamps
+from ottla.broker.storage.data_folder.folder_lock import FolderLock
+from ottla.broker.storage.data_folder.folder_names import FolderNames
+from ottla.broker.storage.data_folder.meta_properties import FILE_NAME, claim_data_folder
+from ottla.broker.storage.data_folder.shutdown_marker import ShutdownMarker, current_boot_id
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.log_loading import Precautions
-from ottla.broker.storage.meta_properties import FILE_NAME, claim_data_folder
 from ottla.broker.storage.partition_folder import DELETE_SUFFIX, holds_records, partition_of, read_topic_id
 from ottla.broker.storage.recovery import RecoveryReport
-from ottla.broker.storage.shutdown_marker import ShutdownMarker, current_boot_id
 from ottla.wire.errors import InconsistentTopicId, OttlaError, StorageError
 from ottla.wire.names import TopicPartition, check_topic_name
 
