@@ -24,8 +24,9 @@ COMPILED = [
     "broker/storage/disk_health", "broker/storage/incoming", "broker/storage/log", "broker/storage/producers/states",
     "broker/storage/segments/index", "broker/storage/segments/mapped_file", "broker/storage/segments/segment",
     "broker/storage/segments/segments",
-    "client/accumulator", "client/batches", "client/fates", "client/headers", "client/outbox", "client/partitioner",
-    "client/sender", "client/sent_request", "client/sequences",
+    "client/producing/accumulator", "client/producing/batches", "client/producing/fates", "client/producing/headers",
+    "client/producing/outbox", "client/producing/partitioner", "client/producing/sender", "client/producing/sent_request",
+    "client/producing/sequences",
 ]  # fmt: skip
 
 WANTED = os.environ.get("OTTLA_COMPILE", "")

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ottla.client.accumulator import Accumulator, RecordList
-from ottla.client.batches import Headers, ProducerBatch
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig, Serializer
-from ottla.client.delivery import RecordDelivery
-from ottla.client.partitioner import Picker, RoundRobin, Sticky, choose_partition, partitions_for_keys
+from ottla.client.producing.accumulator import Accumulator, RecordList
+from ottla.client.producing.batches import Headers, ProducerBatch
+from ottla.client.producing.delivery import RecordDelivery
+from ottla.client.producing.partitioner import Picker, RoundRobin, Sticky, choose_partition, partitions_for_keys
 from ottla.wire.errors import InvalidTimestamp, UnknownTopicOrPartition
 from ottla.wire.names import TopicPartition
 from ottla.wire.records import NO_TIMESTAMP

@@ -9,10 +9,10 @@ from typing import cast
 from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig
 from ottla.client.connections import FETCH_LANE
-from ottla.client.fetched import unpack
-from ottla.client.inbox import Inbox
+from ottla.client.consuming.fetched import unpack
+from ottla.client.consuming.inbox import Inbox
+from ottla.client.consuming.subscription import UNKNOWN, Assigned, Subscription
 from ottla.client.offsets import ask_offsets
-from ottla.client.subscription import UNKNOWN, Assigned, Subscription
 from ottla.net.retry import backoff
 from ottla.wire.errors import ClientTimeout, LeaderNotAvailable, OffsetOutOfRange, OttlaError, RemoteProtocolError
 from ottla.wire.messages import EARLIEST, LATEST

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-import ottla.client.sender
+import ottla.client.producing.sender
 from ottla import compiled
 from ottla.wire.errors import NetworkException, OttlaError
 from ottla.wire.names import TopicPartition
 from tests.support.simulated_producer import TOPIC, World
 
 PARTS = {"accumulator.py", "batches.py", "fates.py", "sender.py", "sent_request.py", "sequences.py"}
-FOLDER = Path(ottla.client.sender.__file__).resolve().parent
+FOLDER = Path(ottla.client.producing.sender.__file__).resolve().parent
 LOCKING = {"__enter__", "__exit__", "acquire", "release_lock"}
 """Where a lock is left locked by a failure, nothing can be told any more."""
 
@@ -137,7 +137,7 @@ def check(world, sent, failed_at):
 )  # where a generator is closed by the failure
 @pytest.mark.parametrize("error", [Broken, Interrupted])
 def test_whatever_call_fails_every_record_is_delivered_or_has_failed_and_the_next_goes_as_always(error, caplog):
-    caplog.set_level(logging.CRITICAL, "ottla.client.sender")
+    caplog.set_level(logging.CRITICAL, "ottla.client.producing.sender")
     steps = 0
     while True:
         world, sent, failing = unhappy_story(steps, error)

@@ -7,12 +7,12 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from ottla.client.accumulator import Accumulator
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
-from ottla.client.errands_loop import Errands
-from ottla.client.sender import Sender
-from ottla.client.sequences import Sequences
+from ottla.client.producing.accumulator import Accumulator
+from ottla.client.producing.errands_loop import Errands
+from ottla.client.producing.sender import Sender
+from ottla.client.producing.sequences import Sequences
 from ottla.net.channel import Channel
 from ottla.wire.errors import OttlaError
 from ottla.wire.requests import InitProducerIdRequest, InitProducerIdResponse

@@ -6,9 +6,9 @@ from itertools import islice
 import pytest
 
 from ottla.client.config import ConsumerConfig
-from ottla.client.inbox import Inbox
+from ottla.client.consuming.inbox import Inbox
+from ottla.client.consuming.subscription import Assigned
 from ottla.client.records import Record
-from ottla.client.subscription import Assigned
 from ottla.wire.batch import MAGIC_KAFKA, stamp
 from ottla.wire.errors import CorruptMessage, OffsetOutOfRange, UnreadableRecords
 from ottla.wire.names import TopicPartition

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.client.sequences import EPOCH_MAX
+from ottla.client.producing.sequences import EPOCH_MAX
 from ottla.net.exchange import Answer
 from ottla.wire.errors import (
     DuplicateSequenceNumber,

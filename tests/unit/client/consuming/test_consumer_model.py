@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from ottla.client import consumer as consumer_module
-from ottla.client.consumer import AsyncConsumer
+from ottla.client.consuming import consumer as consumer_module
+from ottla.client.consuming.consumer import AsyncConsumer
 from ottla.wire.errors import OffsetOutOfRange
 from ottla.wire.names import TopicPartition
 from tests.support.fake_world import TOPIC, FakeCluster, World

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.client.subscription import UNKNOWN, Subscription
+from ottla.client.consuming.subscription import UNKNOWN, Subscription
 from ottla.wire.errors import ConfigError, InvalidTopic
 from ottla.wire.names import TopicPartition
 

@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from ottla.client.batches import ProducerBatch
 from ottla.client.loop_thread import is_loop_thread, refuse_on_loop_thread
+from ottla.client.producing.batches import ProducerBatch
 from ottla.client.records import RecordMetadata, SentRecords
 from ottla.wire.errors import ClientTimeout, OttlaError
 

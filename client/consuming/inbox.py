@@ -8,9 +8,9 @@ from operator import length_hint
 from typing import NamedTuple
 
 from ottla.client.config import ConsumerConfig
-from ottla.client.fetched import unreadable
+from ottla.client.consuming.fetched import unreadable
+from ottla.client.consuming.subscription import Assigned
 from ottla.client.records import FetchedBatch, Record
-from ottla.client.subscription import Assigned
 from ottla.wire.errors import OttlaError
 from ottla.wire.names import TopicPartition
 from ottla.wire.records import RecordBatch

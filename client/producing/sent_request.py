@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from ottla.client.batches import ProducerBatch
+from ottla.client.producing.batches import ProducerBatch
 from ottla.net.channel import Channel
 
 LOOK_S = 0.3

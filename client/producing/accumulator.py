@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from time import time_ns
 
-from ottla.client.batches import Headers, ProducerBatch
-from ottla.client.delivery import RecordDelivery
-from ottla.client.headers import checked_headers
+from ottla.client.producing.batches import Headers, ProducerBatch
+from ottla.client.producing.delivery import RecordDelivery
+from ottla.client.producing.headers import checked_headers
 from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.errors import MessageTooLarge, OttlaError
 from ottla.wire.names import TopicPartition

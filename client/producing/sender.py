@@ -12,13 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from ottla.client.accumulator import Accumulator
-from ottla.client.batches import ProducerBatch
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
-from ottla.client.fates import Fates
-from ottla.client.sent_request import SentRequest, Travelling
-from ottla.client.sequences import Sequences
+from ottla.client.producing.accumulator import Accumulator
+from ottla.client.producing.batches import ProducerBatch
+from ottla.client.producing.fates import Fates
+from ottla.client.producing.sent_request import SentRequest, Travelling
+from ottla.client.producing.sequences import Sequences
 from ottla.net.channel import Channel
 from ottla.net.exchange import Answer
 from ottla.wire.errors import InvalidRecord, LocalProtocolError, NetworkException, OttlaError

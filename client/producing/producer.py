@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from ottla.client.batches import Headers
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig, build
-from ottla.client.delivery import AsyncManyDelivery, AsyncRecordDelivery
-from ottla.client.outbox import Outbox
+from ottla.client.producing.batches import Headers
+from ottla.client.producing.delivery import AsyncManyDelivery, AsyncRecordDelivery
+from ottla.client.producing.outbox import Outbox
+from ottla.client.producing.send_loop import SendLoop
 from ottla.client.records import RecordMetadata
-from ottla.client.send_loop import SendLoop
 from ottla.wire.errors import ClientClosed, ClientTimeout
 
 FAIR_SHARE = 256

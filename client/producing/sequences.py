@@ -15,7 +15,7 @@ Other partitions have lines of their own and do not notice.
 
 from collections.abc import Container
 
-from ottla.client.batches import SEQUENCES, Line, ProducerBatch
+from ottla.client.producing.batches import SEQUENCES, Line, ProducerBatch
 from ottla.wire.names import TopicPartition
 
 EPOCH_MAX = 2**15 - 1

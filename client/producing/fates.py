@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import cast
 
-from ottla.client.accumulator import Accumulator
-from ottla.client.batches import Line, ProducerBatch
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
+from ottla.client.producing.accumulator import Accumulator
+from ottla.client.producing.batches import Line, ProducerBatch
+from ottla.client.producing.sent_request import SentRequest
+from ottla.client.producing.sequences import Sequences
 from ottla.client.records import Receipt
-from ottla.client.sent_request import SentRequest
-from ottla.client.sequences import Sequences
 from ottla.net.exchange import Answer
 from ottla.net.retry import backoff
 from ottla.wire.errors import (

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig, build, require
-from ottla.client.fetch_loop import FetchLoop
-from ottla.client.inbox import Inbox
+from ottla.client.consuming.fetch_loop import FetchLoop
+from ottla.client.consuming.inbox import Inbox
+from ottla.client.consuming.subscription import UNKNOWN, Subscription
 from ottla.client.offsets import list_offsets
 from ottla.client.records import FetchedBatch, Record
-from ottla.client.subscription import UNKNOWN, Subscription
 from ottla.wire.errors import ClientClosed, ClientTimeout, ConfigError
 from ottla.wire.messages import EARLIEST, LATEST
 from ottla.wire.names import TopicPartition

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.partitioner import (
+from ottla.client.producing.partitioner import (
     RoundRobin,
     Sticky,
     choose_partition,

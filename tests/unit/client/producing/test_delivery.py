@@ -7,9 +7,9 @@ import traceback
 
 import pytest
 
-from ottla.client.batches import ProducerBatch
-from ottla.client.delivery import AsyncManyDelivery, AsyncRecordDelivery, ManyDelivery, RecordDelivery
 from ottla.client.loop_thread import shared_loop_thread
+from ottla.client.producing.batches import ProducerBatch
+from ottla.client.producing.delivery import AsyncManyDelivery, AsyncRecordDelivery, ManyDelivery, RecordDelivery
 from ottla.wire.errors import ClientTimeout, MessageTooLarge
 from ottla.wire.names import TopicPartition
 

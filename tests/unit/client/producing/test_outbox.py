@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from ottla.client.config import ProducerConfig
-from ottla.client.outbox import Outbox
-from ottla.client.partitioner import partition_for_key
+from ottla.client.producing.outbox import Outbox
+from ottla.client.producing.partitioner import partition_for_key
 from ottla.wire.errors import InvalidTimestamp, MessageTooLarge, UnknownTopicOrPartition
 from ottla.wire.requests import PartitionMetadata, TopicMetadata
 

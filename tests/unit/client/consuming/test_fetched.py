@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.client.fetched import unpack
+from ottla.client.consuming.fetched import unpack
 from ottla.wire.batch import MAGIC_COLUMNS, MAGIC_KAFKA, stamp
 from ottla.wire.errors import OttlaError, UnreadableRecords, UnsupportedForMessageFormat
 from ottla.wire.names import TopicPartition
