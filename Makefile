@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 BUILT  := $(VENV)/.built
-HOT    := $(wildcard wire/*.py net/*.py client/*.py broker/*/*.py)
+HOT    := $(shell find wire net client broker -name '*.py')
 
 .PHONY: setup pure demo test check lint types imports unit cluster others bench chaos format clean images compose-up compose-down docker-test
 

@@ -21,10 +21,12 @@ COMPILED = [
     "broker/api/dispatch", "broker/api/fetch", "broker/api/parts", "broker/api/produce", "broker/api/replica_fetch",
     "broker/replication/followed", "broker/replication/followers", "broker/replication/partition",
     "broker/replication/purgatory", "broker/replication/state", "broker/replication/waiting",
-    "broker/storage/disk_health", "broker/storage/incoming", "broker/storage/index", "broker/storage/log",
-    "broker/storage/mapped_file", "broker/storage/producers", "broker/storage/segment", "broker/storage/segments",
-    "client/accumulator", "client/batches", "client/fates", "client/headers", "client/outbox", "client/partitioner",
-    "client/sender", "client/sent_request", "client/sequences",
+    "broker/storage/disk_health", "broker/storage/incoming", "broker/storage/log", "broker/storage/producers/states",
+    "broker/storage/segments/index", "broker/storage/segments/mapped_file", "broker/storage/segments/segment",
+    "broker/storage/segments/segments",
+    "client/producing/accumulator", "client/producing/batches", "client/producing/fates", "client/producing/headers",
+    "client/producing/outbox", "client/producing/partitioner", "client/producing/sender", "client/producing/sent_request",
+    "client/producing/sequences",
 ]  # fmt: skip
 
 WANTED = os.environ.get("OTTLA_COMPILE", "")

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from ottla.client.arrow import batches_to_arrow
-from ottla.client.partitioner import murmur2, partitions_for_keys
+from ottla.client.producing.partitioner import murmur2, partitions_for_keys
 from ottla.wire.batch import MAGIC_COLUMNS, MAGIC_KAFKA, Codec
 from ottla.wire.records import RecordBatch, as_kafka_batch, encode_batch
 

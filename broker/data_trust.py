@@ -1,14 +1,14 @@
 """Whether the data folders hold what this broker had acknowledged. Decides nothing: the controller draws the consequences.
 
 A folder that is empty, not mounted, replaced, or put back from a backup looks clean by itself. So the folders bear stamps
-(storage/data_stamps.py), the last of which stands in ZooKeeper too, with the ids of all folders that must bear it.
+(storage/data_folder/data_stamps.py), the last of which stands in ZooKeeper too, with the ids of all folders that must bear it.
 """
 
 import threading
 import uuid
 from collections.abc import Sequence
 
-from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.zk.broker_znodes import BrokerDataZnode, DataState
 
 

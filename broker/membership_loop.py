@@ -12,7 +12,7 @@ from ottla.broker.controller.desk import Desk
 from ottla.broker.controller.election_loop import ElectionLoop
 from ottla.broker.data_trust import DataTrust
 from ottla.broker.peers import Identity
-from ottla.broker.storage.shutdown_marker import current_boot_id
+from ottla.broker.storage.data_folder.shutdown_marker import current_boot_id
 from ottla.net.retry import backoff
 from ottla.wire.errors import OttlaError
 from ottla.wire.messages import BrokerEndpoint, ListenerAddress

@@ -36,10 +36,10 @@ from ottla.broker.replication.fetch_loop import Fetchers
 from ottla.broker.replication.isr_loop import IsrLoop
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.waiting import WaitingRooms
-from ottla.broker.storage.clean_loop import CleanIntervals, CleanLoop
+from ottla.broker.storage.data_folder.clean_loop import CleanIntervals, CleanLoop
+from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.flush_loop import Flusher
 from ottla.broker.storage.log_config import LogConfig
-from ottla.broker.storage.log_dir import LogDir
 from ottla.net.busy_poll import stay_awake
 from ottla.net.heap import keep_freed_memory
 from ottla.net.server import Server

@@ -13,7 +13,7 @@ from ottla.chaos.history import Send
 from ottla.chaos.schedule import REQUEST_TIMEOUT_S
 from ottla.chaos.threads import WatchedThread
 from ottla.client import Producer
-from ottla.client.delivery import ManyDelivery, RecordDelivery
+from ottla.client.producing.delivery import ManyDelivery, RecordDelivery
 from ottla.client.records import RecordMetadata
 from ottla.wire.batch import Codec
 from ottla.wire.errors import InvalidRecord, MessageTooLarge, OttlaError, RecordListTooLarge

@@ -15,7 +15,7 @@ from ottla.cli.topic import not_found
 from ottla.wire.errors import ConfigError, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from ottla.client.delivery import RecordDelivery
+    from ottla.client.producing.delivery import RecordDelivery
     from ottla.client.records import RecordMetadata
 
 _UNANSWERED_MAX = 20_000

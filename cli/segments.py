@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ottla.broker.storage.segment_files import LOG_SUFFIX, base_offsets, segment_path
+from ottla.broker.storage.segments.segment_files import LOG_SUFFIX, base_offsets, segment_path
 from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader, check_batch
 from ottla.wire.errors import CorruptMessage, OttlaError
 from ottla.wire.records import RecordBatch

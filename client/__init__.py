@@ -6,6 +6,12 @@
         producer.send("orders", b"a value", key=b"a key").result(timeout=10)
 
 Clients reach the cluster through brokers only; nothing here knows ZooKeeper.
+
+- ``producing``  the way of a record out, and ``AsyncProducer``.
+- ``consuming``  the way of a record in, and ``AsyncConsumer``. What a group's member does (finding the coordinator, assignors,
+  heartbeats, commits) will be a room of its own beside it, ``groups``: the consumer uses it, and it knows no fetching.
+- ``blocking``   the same three clients for code without an event loop, on top of all the others.
+- here           what they share: the cluster's metadata, connections, options, records; and ``AsyncAdmin``.
 """
 
 import importlib
@@ -13,20 +19,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ottla.client.admin import AsyncAdmin
-    from ottla.client.blocking import Admin, Consumer, Producer
-    from ottla.client.consumer import AsyncConsumer
-    from ottla.client.producer import AsyncProducer
+    from ottla.client.blocking.admin import Admin
+    from ottla.client.blocking.consumer import Consumer
+    from ottla.client.blocking.producer import Producer
+    from ottla.client.consuming.consumer import AsyncConsumer
+    from ottla.client.producing.producer import AsyncProducer
     from ottla.client.records import Receipt, Record, RecordMetadata
     from ottla.wire.names import TopicPartition
 
 # Loaded on first use: importing the package for one class must not cost the time of all.
 _HOMES = {
-    "Admin": "ottla.client.blocking",
+    "Admin": "ottla.client.blocking.admin",
     "AsyncAdmin": "ottla.client.admin",
-    "AsyncConsumer": "ottla.client.consumer",
-    "AsyncProducer": "ottla.client.producer",
-    "Consumer": "ottla.client.blocking",
-    "Producer": "ottla.client.blocking",
+    "AsyncConsumer": "ottla.client.consuming.consumer",
+    "AsyncProducer": "ottla.client.producing.producer",
+    "Consumer": "ottla.client.blocking.consumer",
+    "Producer": "ottla.client.blocking.producer",
     "Receipt": "ottla.client.records",
     "Record": "ottla.client.records",
     "RecordMetadata": "ottla.client.records",

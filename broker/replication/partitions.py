@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from ottla.broker.replication.partition import Partition, Watcher
+from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig, parse_topic_config
-from ottla.broker.storage.log_dir import LogDir
 from ottla.wire.control import PartitionState, StopReplicaPart, TopicConfig
 from ottla.wire.errors import InconsistentTopicId, OttlaError, StaleBrokerEpoch, StorageError, UnknownTopicOrPartition
 from ottla.wire.names import NO_EPOCH, TopicPartition

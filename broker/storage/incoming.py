@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.broker.storage.index import BatchPlace
 from ottla.broker.storage.log_config import CREATE_TIME, LogConfig
+from ottla.broker.storage.segments.index import BatchPlace
 from ottla.wire.batch import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,

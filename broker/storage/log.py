@@ -20,15 +20,15 @@ from ottla.broker.storage.incoming import (
     split_for_segments,
     stamp_batches,
 )
-from ottla.broker.storage.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, BatchPlace
 from ottla.broker.storage.log_config import LOG_APPEND_TIME, LogConfig
 from ottla.broker.storage.log_loading import LoadedLog, Precautions, last_batches, load_log
 from ottla.broker.storage.partition_folder import claim_folder
-from ottla.broker.storage.producer_snapshot import forget_producers, save_producers
-from ottla.broker.storage.producers import ProducerStates, Sent
+from ottla.broker.storage.producers.snapshot import forget_producers, save_producers
+from ottla.broker.storage.producers.states import ProducerStates, Sent
 from ottla.broker.storage.retention import Limits, SegmentAge, expired
-from ottla.broker.storage.segment_files import DELETED_SUFFIX
-from ottla.broker.storage.segments import Segments
+from ottla.broker.storage.segments.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, BatchPlace
+from ottla.broker.storage.segments.segment_files import DELETED_SUFFIX
+from ottla.broker.storage.segments.segments import Segments
 from ottla.wire.errors import (
     FencedLeaderEpoch,
     InvalidRecord,
@@ -124,10 +124,6 @@ class Log:
         return sum(segment.size for segment in self._segments)
 
     @property
-    def segment_count(self) -> int:
-        return len(self._segments)
-
-    @property
     def failed(self) -> bool:
         """The disk failed under this log: it takes no more records."""
         return self._disk.failure is not None
@@ -216,12 +212,6 @@ class Log:
             or last_offset - active.base_offset > RELATIVE_OFFSET_MAX
             or too_old
         )
-
-    def roll(self) -> None:
-        """Start a new segment, unless the active one is empty."""
-        self._disk.check()
-        if self._segments.active.size:
-            self._roll_to(self.log_end_offset)
 
     # --- reading ---
 

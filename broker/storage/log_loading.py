@@ -8,11 +8,11 @@ from pathlib import Path
 from ottla.broker.storage.epochs import EpochCache
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.partition_folder import holds_records
-from ottla.broker.storage.producer_snapshot import load_producers
-from ottla.broker.storage.producers import ProducerStates
+from ottla.broker.storage.producers.snapshot import load_producers
+from ottla.broker.storage.producers.states import ProducerStates
 from ottla.broker.storage.recovery import RecoveryReport, recover
-from ottla.broker.storage.segment import Segment
-from ottla.broker.storage.segment_files import base_offsets, remove_leftovers
+from ottla.broker.storage.segments.segment import Segment
+from ottla.broker.storage.segments.segment_files import base_offsets, remove_leftovers
 from ottla.wire.batch import HEADER_SIZE, BatchHeader, read_fields
 from ottla.wire.errors import CorruptMessage
 

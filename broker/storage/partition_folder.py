@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ottla.broker.storage.checkpoint_file import replace_file
-from ottla.broker.storage.segment_files import base_offsets, segment_path
+from ottla.broker.storage.segments.segment_files import base_offsets, segment_path
 from ottla.wire.errors import InconsistentTopicId, InvalidTopic
 from ottla.wire.names import PARTITIONS_MAX, TopicPartition, check_topic_name
 

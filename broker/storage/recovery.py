@@ -13,9 +13,9 @@ from pathlib import Path
 
 from ottla.broker.storage.checkpoint_file import sync_folder
 from ottla.broker.storage.epochs import EpochCache, EpochStart
-from ottla.broker.storage.index import RELATIVE_OFFSET_MAX, SegmentIndex
-from ottla.broker.storage.mapped_file import read_exactly
-from ottla.broker.storage.segment_files import (
+from ottla.broker.storage.segments.index import RELATIVE_OFFSET_MAX, SegmentIndex
+from ottla.broker.storage.segments.mapped_file import read_exactly
+from ottla.broker.storage.segments.segment_files import (
     base_offsets,
     mark_deleted,
     remove_index,

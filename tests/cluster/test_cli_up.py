@@ -150,7 +150,8 @@ def test_help_imports_nothing_heavy() -> None:
         "asyncio",
         "uvloop",
         "msgspec",
-        "ottla.client.blocking",
+        "ottla.client.blocking.producer",
+        "ottla.client.producing.producer",
         "ottla.local.cluster",
     }
     assert not loaded & heavy

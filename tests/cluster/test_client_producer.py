@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from ottla.client import AsyncConsumer, AsyncProducer, Consumer, Producer
-from ottla.client.delivery import RecordDelivery
+from ottla.client.producing.delivery import RecordDelivery
 from ottla.local import LocalCluster
 from ottla.wire.errors import (
     ClientClosed,

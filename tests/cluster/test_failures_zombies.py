@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.broker.storage.shutdown_marker import BOOT_ID_FILE
+from ottla.broker.storage.data_folder.shutdown_marker import BOOT_ID_FILE
 from ottla.client import Admin
 from ottla.local import LocalCluster
 from ottla.wire.names import NO_LEADER

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from ottla.broker.storage.log import Log
+from ottla.broker.storage.segments.segment_files import base_offsets
 from ottla.wire.batch import read_header
 
 
@@ -24,3 +25,7 @@ def offsets_in(data: bytes) -> list[int]:
 def fill(log: Log, make_batch: Callable[..., memoryview], batches: int, **more: int) -> None:
     for _ in range(batches):
         log.append_as_leader(make_batch(**more), 0, 0)
+
+
+def segment_count(log: Log) -> int:
+    return len(base_offsets(log.folder))

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from ottla.broker.storage.producers import ProducerStates
-from ottla.client.accumulator import Accumulator
-from ottla.client.batches import ProducerBatch
+from ottla.broker.storage.producers.states import ProducerStates
 from ottla.client.config import ProducerConfig
-from ottla.client.sender import Sender
-from ottla.client.sequences import Sequences
+from ottla.client.producing.accumulator import Accumulator
+from ottla.client.producing.batches import ProducerBatch
+from ottla.client.producing.sender import Sender
+from ottla.client.producing.sequences import Sequences
 from ottla.net.exchange import Answer
 from ottla.wire.errors import (
     ClientClosed,

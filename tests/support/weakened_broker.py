@@ -19,7 +19,7 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.data_trust import DataTrust
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.state import LeaderState
-from ottla.broker.storage.producers import ProducerStates
+from ottla.broker.storage.producers.states import ProducerStates
 from ottla.local.broker import BrokerProcess
 from ottla.wire.requests import MetadataResponse, TopicMetadata
 from ottla.zk.broker_znodes import DataState

@@ -18,8 +18,8 @@ from ottla.chaos.report.summary import summary
 from ottla.chaos.targets.local import LocalTarget
 from ottla.client import cluster
 from ottla.client.cluster import Cluster
-from ottla.client.fetch_loop import FetchLoop
-from ottla.client.sequences import Sequences
+from ottla.client.consuming.fetch_loop import FetchLoop
+from ottla.client.producing.sequences import Sequences
 from tests.support.switched_off import cut_out
 from tests.support.weakened_broker import brokers_without
 

@@ -21,9 +21,9 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.state import LeaderState
 from ottla.broker.replication.waiting import WaitingRooms
+from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.flush_loop import Flusher
 from ottla.broker.storage.log_config import LogConfig
-from ottla.broker.storage.log_dir import LogDir
 from ottla.net.channel import Channel
 from ottla.net.server import Server
 from ottla.wire.batch import MAGIC_KAFKA, Codec, build_batch

@@ -1,6 +1,7 @@
-"""Any sequence of appends, rolls, cuts, deletions and restarts equals a plain list of batches."""
+"""Any sequence of appends, cuts, deletions and restarts equals a plain list of batches."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import Phase, settings
@@ -26,7 +27,9 @@ class LogMachine(RuleBasedStateMachine):
         self.has_gaps = False
         self.held: list[tuple[memoryview, bytes]] = []
 
-    @initialize(interval=st.sampled_from([0, 200, 4096]), segment_bytes=st.sampled_from([400, 1000, 100_000]))
+    segment_sizes = st.sampled_from([400, 1000, 100_000])
+
+    @initialize(interval=st.sampled_from([0, 200, 4096]), segment_bytes=segment_sizes)
     def open(self, interval: int, segment_bytes: int) -> None:
         self.config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=interval, retention_ms=-1)
         self.log = self.opened(clean=True)
@@ -85,9 +88,9 @@ class LogMachine(RuleBasedStateMachine):
         self.epoch += 1
         self.log.assign_epoch(self.epoch)
 
-    @rule()
-    def roll(self) -> None:
-        self.log.roll()
+    @rule(segment_bytes=segment_sizes)
+    def alter_config(self, segment_bytes: int) -> None:
+        self.config = self.log.config = replace(self.config, segment_bytes=segment_bytes)
 
     @rule(back=st.integers(0, 12))
     def truncate(self, back: int) -> None:

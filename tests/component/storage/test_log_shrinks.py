@@ -5,8 +5,8 @@ import os
 import pytest
 
 from ottla.broker.storage.log_loading import read_producers
-from ottla.broker.storage.mapped_file import COPY_MAX
-from ottla.broker.storage.producers import ProducerStates
+from ottla.broker.storage.producers.states import ProducerStates
+from ottla.broker.storage.segments.mapped_file import COPY_MAX
 from ottla.wire.batch import MAGIC_KAFKA, Codec, build_batch
 from ottla.wire.errors import (
     FencedLeaderEpoch,
@@ -15,7 +15,7 @@ from ottla.wire.errors import (
     ReplicaNotAvailable,
 )
 from ottla.wire.payload_check import STREAM_BEGINS
-from tests.support.logs import fill, offsets_in, read_all
+from tests.support.logs import fill, offsets_in, read_all, segment_count
 
 # --- retention ---
 
@@ -25,7 +25,7 @@ def test_retention_by_time_deletes_old_segments_and_moves_the_log_start(open_log
     for timestamp in (100, 200, 1500, 1600, 3000):
         log.append_as_leader(make_batch(timestamp=timestamp), 0, 0)
     assert log.apply_retention(2000) == ["00000000000000000000.log"]
-    assert (log.log_start_offset, log.segment_count) == (2, 2)
+    assert (log.log_start_offset, segment_count(log)) == (2, 2)
     assert len(list((tmp_path / "t-0").glob("*.deleted"))) == 3
     log.remove_deleted_files()
     assert not list((tmp_path / "t-0").glob("*.deleted"))
@@ -72,7 +72,7 @@ def test_deleted_records_are_gone_and_their_segments_follow(open_log, make_batch
     with pytest.raises(OffsetOutOfRange):
         log.delete_records_before(7)
     log.apply_retention(0)
-    assert (log.segment_count, log.log_start_offset) == (2, 3)
+    assert (segment_count(log), log.log_start_offset) == (2, 3)
     assert offsets_in(read_all(log, 3)) == [3, 4, 5]
 
 
@@ -83,7 +83,7 @@ def test_truncation_cuts_across_segments_and_appending_goes_on(open_log, make_ba
     log = open_log(segment_bytes=300, index_interval_bytes=0)
     fill(log, make_batch, 10)
     log.truncate_to(4)
-    assert (log.log_end_offset, log.segment_count) == (4, 2)
+    assert (log.log_end_offset, segment_count(log)) == (4, 2)
     assert log.append_as_leader(make_batch(fill=9), 1, 0).first_offset == 4
     assert offsets_in(read_all(log)) == [0, 1, 2, 3, 4]
     log.close()

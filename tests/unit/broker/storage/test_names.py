@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.broker.storage.checkpoints import parse_rows
+from ottla.broker.storage.data_folder.checkpoints import parse_rows
 from ottla.broker.storage.epochs import parse_entries
 from ottla.broker.storage.partition_folder import partition_of
 from ottla.wire.names import TopicPartition

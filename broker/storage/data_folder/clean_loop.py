@@ -1,0 +1,128 @@
+"""The background work on a data folder: retention, checkpoints, and a periodic flush if one is set."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ottla.broker.storage.data_folder.log_dir import LogDir
+from ottla.broker.storage.log import Log
+from ottla.wire.errors import OttlaError
+from ottla.wire.names import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanIntervals:
+    """How often what is done, in milliseconds; Kafka's names and defaults."""
+
+    log_retention_check_interval_ms: int = 300_000
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    log_flush_interval_ms: int | None = None
+
+
+@dataclass(slots=True)
+class _Duty:
+    work: Callable[[], Awaitable[None]]
+    interval_ms: int
+    due: float
+
+
+class CleanLoop:
+    """Owns one task, from ``start`` to ``stop``. The methods in between are what the task does, each in its time."""
+
+    def __init__(
+        self,
+        log_dir: LogDir,
+        *,
+        high_watermarks: Callable[[], Mapping[TopicPartition, int]],
+        now_ms: Callable[[], int],
+        clock: Callable[[], float],
+        intervals: CleanIntervals,
+    ) -> None:
+        """``now_ms`` is the time of day that retention compares with, ``clock`` the monotonic one, in seconds."""
+        self._log_dir = log_dir
+        self._high_watermarks = high_watermarks
+        self._now_ms = now_ms
+        self._clock = clock
+        self._intervals = intervals
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="clean logs")
+
+    async def stop(self) -> None:
+        """End the task once what it is doing is done."""
+        self._stopping.set()
+        if self._task is not None:
+            await self._task
+
+    async def apply_retention(self) -> None:
+        """Delete expired segments, below the high watermark only: where that is unknown, nothing is deleted."""
+        high_watermarks = self._high_watermarks()
+        for partition, log in list(self._log_dir.logs.items()):
+            high_watermark = high_watermarks.get(partition)
+            if high_watermark is not None and not log.failed:
+                with _one_failing_alone(log):
+                    if log.apply_retention(self._now_ms(), up_to=high_watermark):
+                        await asyncio.to_thread(log.remove_deleted_files)
+        await asyncio.to_thread(self._log_dir.checkpoint_log_start_offsets)
+
+    async def checkpoint_recovery_points(self) -> None:
+        """Flush sealed segments, so that a crash costs no more than a look at the active ones, and note how far."""
+        for log in list(self._log_dir.logs.values()):
+            if log.flushed_up_to < log.sealed_up_to and not log.failed:
+                with _one_failing_alone(log):
+                    await asyncio.to_thread(log.flush, sealed_only=True)
+        await asyncio.to_thread(self._log_dir.checkpoint_recovery_points)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Note the high watermarks."""
+        await asyncio.to_thread(self._log_dir.checkpoint_high_watermarks, dict(self._high_watermarks()))
+
+    async def flush(self) -> None:
+        """Put everything on disk."""
+        for log in list(self._log_dir.logs.values()):
+            if log.flushed_up_to < log.log_end_offset and not log.failed:
+                with _one_failing_alone(log):
+                    await asyncio.to_thread(log.flush)
+
+    def _duties(self) -> list[_Duty]:
+        intervals = self._intervals
+        plan: list[tuple[Callable[[], Awaitable[None]], int | None]] = [
+            (self.apply_retention, intervals.log_retention_check_interval_ms),
+            (self.checkpoint_recovery_points, intervals.log_flush_offset_checkpoint_interval_ms),
+            (self.checkpoint_high_watermarks, intervals.replica_high_watermark_checkpoint_interval_ms),
+            (self.flush, intervals.log_flush_interval_ms),
+        ]
+        now = self._clock()
+        return [_Duty(work, every, now + every / 1000) for work, every in plan if every is not None]
+
+    async def _run(self) -> None:
+        duties = self._duties()
+        while not self._stopping.is_set():
+            duty = min(duties, key=lambda each: each.due)
+            try:
+                await asyncio.wait_for(self._stopping.wait(), max(0.0, duty.due - self._clock()))
+                return
+            except TimeoutError:
+                pass
+            try:
+                await duty.work()
+            except OSError as error:
+                # A checkpoint could not be written; the next time it is written anew, from the start.
+                logger.error("cleaning failed: duty=%s error=%s", getattr(duty.work, "__name__", duty.work), error)
+            duty.due = self._clock() + duty.interval_ms / 1000
+
+
+@contextmanager
+def _one_failing_alone(log: Log) -> Iterator[None]:
+    """A log that fails, or is deleted meanwhile, does not keep the others from their turn."""
+    try:
+        yield
+    except (OSError, OttlaError) as error:
+        logger.error("cleaning failed: folder=%s error=%s", log.folder, error)

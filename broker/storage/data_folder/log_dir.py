@@ -1,0 +1,248 @@
+"""One data folder of a broker: its lock, its identity, how its last run ended, and the logs in it.
+
+A folder is only ever deleted because ``delete_log`` was asked to; that some metadata does not mention a partition is
+no reason. A partition that cannot be opened is listed as failed and does not keep the others down.
+"""
+
+import logging
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ottla.broker.storage.checkpoint_file import sync_folder
+from ottla.broker.storage.data_folder.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    OffsetCheckpoint,
+)
+from ottla.broker.storage.data_folder.data_stamps import DataStamps
+from ottla.broker.storage.data_folder.folder_lock import FolderLock
+from ottla.broker.storage.data_folder.folder_names import FolderNames
+from ottla.broker.storage.data_folder.meta_properties import FILE_NAME, claim_data_folder
+from ottla.broker.storage.data_folder.shutdown_marker import ShutdownMarker, current_boot_id
+from ottla.broker.storage.log import Log
+from ottla.broker.storage.log_config import LogConfig
+from ottla.broker.storage.log_loading import Precautions
+from ottla.broker.storage.partition_folder import DELETE_SUFFIX, holds_records, partition_of, read_topic_id
+from ottla.broker.storage.recovery import RecoveryReport
+from ottla.wire.errors import InconsistentTopicId, OttlaError, StorageError
+from ottla.wire.names import TopicPartition, check_topic_name
+
+RECOVERY_THREADS = 4
+FILE_NAME_MAX = 255
+
+_DOOMED = re.compile(rf".+\.[0-9a-f]{{32}}{DELETE_SUFFIX}", re.ASCII)
+
+logger = logging.getLogger(__name__)
+
+
+class LogDir:
+    """See the module. Made by ``LogDir.open``; ``logs`` and ``failed`` hold every partition found or created."""
+
+    def __init__(self, folder: Path, lock: FolderLock, data_uuid: str, marker: ShutdownMarker) -> None:
+        self.folder = folder
+        self.data_uuid = data_uuid
+        self.stamps = DataStamps(folder)
+        self.logs: dict[TopicPartition, Log] = {}
+        self.failed: dict[TopicPartition, str] = {}
+        self._lock = lock
+        self._marker = marker
+        self._names = FolderNames(folder)
+        self._recovery_points = OffsetCheckpoint(folder / RECOVERY_POINTS)
+        self._log_starts = OffsetCheckpoint(folder / LOG_START_OFFSETS)
+        self._high_watermarks = OffsetCheckpoint(folder / HIGH_WATERMARKS)
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        *,
+        broker_id: int,
+        cluster_id: str,
+        config_for: Callable[[str], LogConfig],
+        boot_id: str | None = None,
+    ) -> "LogDir":
+        """Lock ``folder`` and open all logs in it, recovering them if the last run did not end cleanly. Slow."""
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FolderLock(folder)
+        try:
+            fresh = not (folder / FILE_NAME).exists() and not _partition_folders(folder)
+            data_uuid = claim_data_folder(folder, broker_id, cluster_id)
+            marker = ShutdownMarker(folder, boot_id or current_boot_id(), fresh=fresh)
+            log_dir = cls(folder, lock, data_uuid, marker)
+            log_dir._open_logs(config_for)
+        except BaseException:
+            lock.release()
+            raise
+        logger.info(
+            "data folder opened: folder=%s logs=%d failed=%d unclean=%s tail_suspect=%s",
+            folder,
+            len(log_dir.logs),
+            len(log_dir.failed),
+            log_dir.unclean,
+            log_dir.tail_suspect,
+        )
+        return log_dir
+
+    @property
+    def unclean(self) -> bool:
+        """The last run did not end with a clean shutdown."""
+        return self._marker.unclean
+
+    @property
+    def tail_suspect(self) -> bool:
+        """Records that were acked may be gone: register as unclean, then call ``tail_reported``."""
+        return self._marker.tail_suspect
+
+    @property
+    def tail_unreported(self) -> bool:
+        """They are suspect, and the controller does not know yet."""
+        return self._marker.unreported
+
+    def tail_reported(self) -> None:
+        """The controller knows of the suspicion."""
+        self._marker.tail_reported()
+
+    def high_watermark(self, partition: TopicPartition) -> int:
+        """The last checkpointed high watermark as far as the log bears it out: a hint to start from, never the truth."""
+        log = self.logs[partition]
+        known = self._high_watermarks.offsets.get(partition, 0)
+        return max(log.log_start_offset, min(known, log.log_end_offset))
+
+    def create_log(self, partition: TopicPartition, topic_id: str, config: LogConfig) -> Log:
+        """The log of a partition, made if there is none. InconsistentTopicId if there is one of another topic."""
+        check_topic_name(partition.topic)
+        if partition in self.failed:
+            raise StorageError(
+                f"{partition} could not be opened: {self.failed[partition]}",
+                topic=partition.topic,
+                partition=partition.partition,
+            )
+        log = self.logs.get(partition)
+        if log is None:
+            for checkpoint in (self._recovery_points, self._log_starts, self._high_watermarks):
+                checkpoint.forget(partition)
+            log = Log.open(
+                self.folder / str(partition), topic_id, config, clean=True, precautions=self._precautions(partition)
+            )
+            self._names.made()
+            self.logs[partition] = log
+            logger.info("log created: partition=%s topic_id=%s", partition, topic_id)
+        elif log.topic_id != topic_id:
+            raise InconsistentTopicId(
+                f"{log.folder} holds records of topic id {log.topic_id}, not {topic_id}",
+                topic=partition.topic,
+                partition=partition.partition,
+            )
+        return log
+
+    def delete_log(self, partition: TopicPartition) -> Path:
+        """Take a log out of service. Gives the folder that holds its files now, for ``remove_folder``."""
+        log = self.logs.pop(partition)
+        log.discard()
+        suffix = f".{uuid.uuid4().hex}{DELETE_SUFFIX}"
+        doomed = self.folder / (log.folder.name[: FILE_NAME_MAX - len(suffix)] + suffix)
+        log.folder.rename(doomed)
+        sync_folder(self.folder)
+        logger.info("log deleted: partition=%s topic_id=%s", partition, log.topic_id)
+        return doomed
+
+    def remove_folder(self, doomed: Path) -> None:
+        """Remove the files of a deleted log. Slow."""
+        # Invariant: nothing is removed that delete_log has not renamed.
+        assert _DOOMED.fullmatch(doomed.name)
+        shutil.rmtree(doomed, ignore_errors=True)
+
+    def checkpoint_recovery_points(self) -> None:
+        """Note how far each log is on disk. Slow."""
+        self._write(self._recovery_points, lambda: {key: log.flushed_up_to for key, log in dict(self.logs).items()})
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Note where each log starts. Slow."""
+        self._write(self._log_starts, lambda: {key: log.log_start_offset for key, log in dict(self.logs).items()})
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Note the high watermarks. Slow."""
+        self._write(self._high_watermarks, lambda: high_watermarks)
+
+    def close(self) -> None:
+        """Close all logs, write the checkpoints and, if nothing went wrong, the clean-shutdown marker. Slow."""
+        try:
+            with ThreadPoolExecutor(RECOVERY_THREADS, "close-log") as threads:
+                closed = list(threads.map(_close_log, self.logs.values()))
+            self.checkpoint_recovery_points()
+            self.checkpoint_log_start_offsets()
+            if all(closed):
+                self._marker.write()
+            logger.info("data folder closed: folder=%s clean=%s", self.folder, all(closed))
+        finally:
+            self._lock.release()
+
+    def _open_logs(self, config_for: Callable[[str], LogConfig]) -> None:
+        for path in self.folder.iterdir():
+            if _DOOMED.fullmatch(path.name):
+                self.remove_folder(path)
+        found = _partition_folders(self.folder)
+        with ThreadPoolExecutor(RECOVERY_THREADS, "open-log") as threads:
+            for partition, outcome in zip(
+                found, threads.map(lambda key: self._open_log(key, config_for), found), strict=True
+            ):
+                if isinstance(outcome, Log):
+                    self.logs[partition] = outcome
+                elif outcome is not None:
+                    self.failed[partition] = outcome
+
+    def _open_log(self, partition: TopicPartition, config_for: Callable[[str], LogConfig]) -> Log | str | None:
+        """None if the folder is nobody's: made just before a power cut, and empty."""
+        folder = self.folder / str(partition)
+        try:
+            topic_id = read_topic_id(folder)
+            if topic_id is None:
+                return "the folder does not tell its topic id" if holds_records(folder) else None
+            return Log.open(
+                folder,
+                topic_id,
+                config_for(partition.topic),
+                clean=not self.unclean,
+                recovery_point=self._recovery_points.offsets.get(partition, 0),
+                log_start_offset=self._log_starts.offsets.get(partition, 0),
+                precautions=self._precautions(partition),
+            )
+        except (OSError, OttlaError, ValueError) as error:
+            logger.error("log failed to open: partition=%s error=%s", partition, error)
+            return str(error)
+
+    def _precautions(self, partition: TopicPartition) -> Precautions:
+        def before_truncation(offset: int) -> None:
+            self._recovery_points.lower(partition, offset)
+
+        def before_cut(report: RecoveryReport) -> None:
+            self._recovery_points.lower(partition, report.log_end_offset)
+            if report.damaged or report.log_end_offset < self._high_watermarks.offsets.get(partition, 0):
+                self._marker.suspect()
+
+        return Precautions(before_truncation, before_cut, self._names.sync)
+
+    def _write(self, checkpoint: OffsetCheckpoint, current: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        # What is known of partitions that could not be opened, or that nobody leads or follows yet, must outlive this run.
+        known = {key: value for key, value in checkpoint.offsets.items() if key in self.failed or key in self.logs}
+        checkpoint.write(lambda: {**known, **current()})
+
+
+def _partition_folders(folder: Path) -> list[TopicPartition]:
+    found = (partition_of(path.name) for path in folder.iterdir() if path.is_dir())
+    return sorted(partition for partition in found if partition is not None)
+
+
+def _close_log(log: Log) -> bool:
+    was_failed = log.failed
+    try:
+        log.close()
+    except StorageError as error:
+        logger.error("log failed to close: folder=%s error=%s", log.folder, error)
+        return False
+    return not was_failed

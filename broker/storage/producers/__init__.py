@@ -1,0 +1,1 @@
+"""What a log knows of idempotent producers, so that a batch which is sent twice is stored once."""

@@ -1,0 +1,348 @@
+"""One segment of a log: a file of record batches that only grows, and its sparse indexes.
+
+Only the *active* segment, the last of its log, is written to, and only it keeps a descriptor for reading. A *sealed*
+segment is read through a map that is made on first use; it keeps its descriptor until it was flushed, because only an old
+descriptor is sure to be told of a failed write-back.
+"""
+
+import errno
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ottla.broker.storage.segments.index import NO_TIMESTAMP, BatchPlace, Place, SegmentIndex
+from ottla.broker.storage.segments.mapped_file import MappedFile, read_exactly
+from ottla.broker.storage.segments.segment_files import (
+    load_index,
+    mark_deleted,
+    remove_index,
+    save_index,
+    segment_path,
+    sync_index,
+)
+from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD
+from ottla.wire.errors import CorruptMessage
+
+# Of a batch header: base_offset, length, last_offset_delta, max_timestamp.
+_GLANCE = struct.Struct(">qi11xi8xq")
+_GLANCE_WINDOW = 4096
+_RECENT_MAX = 64
+"""Batches whose places are remembered one by one: readers at the tail ask for exactly these."""
+
+_CLOSED = -1
+
+
+class Segment:
+    """See the module. ``size`` and ``next_offset`` say what may be read; bytes past them are not there."""
+
+    __slots__ = (
+        "_fd",
+        "_file",
+        "_folder",
+        "_index",
+        "_index_saved",
+        "_interval_bytes",
+        "_sealed_max_timestamp",
+        "_tail",
+        "base_offset",
+        "first_timestamp",
+        "next_offset",
+        "recent",
+        "sealed",
+        "size",
+    )
+
+    def __init__(self, folder: Path, base_offset: int, interval_bytes: int, fd: int, *, sealed: bool) -> None:
+        self._folder = folder
+        self._interval_bytes = interval_bytes
+        self._fd = fd
+        self._file = MappedFile()
+        self._index: SegmentIndex | None = None
+        self._index_saved = False
+        self._sealed_max_timestamp = NO_TIMESTAMP
+        self._tail = Place(base_offset, 0)
+        self.recent: dict[int, int] = {}
+        """Where the last batches start, by their base offsets, while the segment is active."""
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.first_timestamp = NO_TIMESTAMP
+        self.size = 0
+        self.sealed = sealed
+
+    @classmethod
+    def create(cls, folder: Path, base_offset: int, interval_bytes: int) -> "Segment":
+        """A new, empty, active segment."""
+        fd = os.open(segment_path(folder, base_offset), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        segment = cls(folder, base_offset, interval_bytes, fd, sealed=False)
+        segment._index = SegmentIndex(base_offset, interval_bytes)
+        return segment
+
+    @classmethod
+    def open_active(cls, folder: Path, base_offset: int, interval_bytes: int) -> "Segment":
+        """The last segment of a log. CorruptMessage if it does not end with a whole batch."""
+        fd = os.open(segment_path(folder, base_offset), os.O_RDWR)
+        segment = cls(folder, base_offset, interval_bytes, fd, sealed=False)
+        try:
+            segment.size = os.fstat(fd).st_size
+            segment._find_end()
+        except BaseException:
+            segment.close_files()
+            raise
+        return segment
+
+    @classmethod
+    def open_sealed(cls, folder: Path, base_offset: int, interval_bytes: int) -> "Segment":
+        """A segment that another one follows. Its index is loaded again when somebody needs it."""
+        segment = cls(folder, base_offset, interval_bytes, _CLOSED, sealed=True)
+        segment.size = segment.path.stat().st_size
+        segment._find_end()
+        segment._sealed_max_timestamp = segment.index.max_timestamp
+        segment._save_index()
+        # Looked at, and let go of until somebody reads: most sealed segments are never read again.
+        segment._index = None
+        segment.close_files()
+        return segment
+
+    @property
+    def path(self) -> Path:
+        return segment_path(self._folder, self.base_offset)
+
+    @property
+    def fd(self) -> int:
+        """The descriptor to flush; below zero if there is none any more."""
+        return self._fd
+
+    @property
+    def max_timestamp(self) -> int:
+        return self._sealed_max_timestamp if self.sealed else self.index.max_timestamp
+
+    def age_ms(self) -> int:
+        """The largest timestamp, or when the segment was last written if its records have none."""
+        return self.max_timestamp if self.max_timestamp != NO_TIMESTAMP else int(self.path.stat().st_mtime * 1000)
+
+    @property
+    def index(self) -> SegmentIndex:
+        if self._index is None:
+            index = load_index(self._folder, self.base_offset, self._interval_bytes, self.size)
+            self._index_saved = index is not None and self._is_honest(index)
+            self._index = index if index is not None and self._index_saved else self._build_index()
+        return self._index
+
+    def append(self, records: memoryview, batches: Sequence[BatchPlace]) -> None:
+        """Write ``records``, which hold ``batches``: all of them or, raising OSError, none."""
+        size = self.size
+        try:
+            written = os.pwrite(self._fd, records, size)
+            while written < len(records):
+                more = os.pwrite(self._fd, records[written:], size + written)
+                if not more:
+                    raise OSError(errno.ENOSPC, "the file system takes no more bytes")
+                written += more
+        except OSError:
+            self._undo_append()
+            raise
+        index = self.index
+        if not size:
+            self.first_timestamp = batches[0].max_timestamp
+        recent = self.recent
+        for position, batch_size, base_offset, _, max_timestamp in batches:
+            index.add(base_offset, size + position, batch_size, max_timestamp)
+            recent[base_offset] = size + position
+        while len(recent) > _RECENT_MAX:
+            del recent[next(iter(recent))]
+        self._tail = Place(base_offset, size + position)
+        self.next_offset = batches[-1].next_offset
+        self.size = size + len(records)
+        self._index_saved = False
+
+    def read(self, start: int, end: int, *, may_be_cut: bool = False) -> memoryview:
+        """The bytes from position ``start`` to ``end``. A copy if they may be cut: nobody's slice is to be in the way then."""
+        if self.sealed:
+            self._map_sealed()
+            may_be_cut = False
+        return self._file.read(self._fd, start, end, self.size, may_be_cut)
+
+    def position_of(self, offset: int) -> int:
+        """Where the batch that holds ``offset`` starts; ``size`` if the segment ends before."""
+        if offset >= self.next_offset:
+            return self.size
+        position = self.recent.get(offset)
+        if position is not None:
+            return position
+        # The last batch has an entry of its own, in memory only: the common read is at the tail.
+        place = self._tail if offset >= self._tail.offset else self._checked(self.index.place_of_offset(offset))
+        for batch in self.walk(place.position):
+            if batch.next_offset > offset:
+                return batch.position
+        return self.size
+
+    def last_end_within(self, start: int, limit: int) -> int:
+        """The last position up to ``limit`` where a batch ends, walking whole batches from ``start``."""
+        if limit >= self.size:
+            return self.size
+        end = max(start, self.batch_before(limit))
+        for batch in self.walk(end):
+            if batch.position + batch.size > limit:
+                break
+            end = batch.position + batch.size
+        return end
+
+    def batch_before(self, position: int) -> int:
+        """Where a batch starts, not far before ``position`` or there."""
+        return self._checked(self.index.place_before(max(position, 0))).position
+
+    def batch_at(self, position: int) -> BatchPlace:
+        """The batch that starts at ``position``."""
+        return next(self.walk(position))
+
+    def find_by_timestamp(self, timestamp: int, from_offset: int) -> BatchPlace | None:
+        """The first batch that reaches past ``from_offset`` and has a record of ``timestamp`` or later."""
+        offset = max(from_offset, self.index.offset_for_time(timestamp))
+        for batch in self.walk(self.position_of(offset)):
+            if batch.max_timestamp >= timestamp:
+                return batch
+        return None
+
+    def walk(self, position: int) -> Iterator[BatchPlace]:
+        """The batches from the one at ``position`` on, by their headers. CorruptMessage where there cannot be one."""
+        if self.sealed:
+            self._map_sealed()
+        window, window_start = self._file.view, 0
+        while position < self.size:
+            if self.size - position < HEADER_SIZE:
+                raise CorruptMessage(f"{self.path} ends inside a batch header at position {position}")
+            if position + _GLANCE.size > window_start + len(window):
+                size = min(_GLANCE_WINDOW, self.size - position)
+                window, window_start = memoryview(read_exactly(self._fd, position, size)), position
+            base_offset, length, delta, max_timestamp = _GLANCE.unpack_from(window, position - window_start)
+            size = length + LENGTH_OVERHEAD
+            if size < HEADER_SIZE or position + size > self.size or base_offset < self.base_offset or delta < 0:
+                raise CorruptMessage(f"{self.path} has no whole batch at position {position}")
+            yield BatchPlace(position, size, base_offset, base_offset + delta + 1, max_timestamp)
+            position += size
+
+    def batch_start(self, offset: int) -> int:
+        """The base offset of the batch that holds ``offset``; where the segment ends if that is before."""
+        position = self.position_of(offset)
+        return self.batch_at(position).base_offset if position < self.size else self.next_offset
+
+    def can_truncate_to(self, offset: int) -> bool:
+        """Whether nobody holds a slice of what lies past ``offset``, which is where a batch starts."""
+        return self._file.release() or self._file.given_up_to <= self.position_of(offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut everything from ``offset`` on, which is where a batch starts; the segment is active afterwards.
+
+        Readers keep the slices that they hold, for they hold none of what is cut.
+        """
+        # Invariant: whoever touches a slice past the end of its file dies (SIGBUS).
+        assert self.can_truncate_to(offset)
+        position = self.position_of(offset)
+        self.recent.clear()
+        index = self.index
+        remove_index(self._folder, self.base_offset)
+        if self._fd == _CLOSED:
+            self._fd = os.open(self.path, os.O_RDWR)
+        self._file.release()
+        os.ftruncate(self._fd, position)
+        self.sealed = False
+        self.size = position
+        index.truncate(offset)
+        self._index_saved = False
+        self._find_end()
+
+    def seal(self) -> None:
+        """Write the indexes: nothing is appended any more."""
+        self._save_index()
+        self._sealed_max_timestamp = self.index.max_timestamp
+        self.sealed = True
+        self._index = None
+        self.recent.clear()
+
+    def close(self) -> None:
+        """Make the indexes of an active segment durable and let go of all files. Slow."""
+        if not self.sealed and not self._index_saved:
+            self._save_index()
+            sync_index(self._folder, self.base_offset)
+        self.close_files()
+
+    def close_files(self) -> None:
+        self.close_fd()
+        self._file.release()
+
+    def close_fd(self) -> None:
+        """Let go of the descriptor of a segment that is flushed, or gone."""
+        if self._fd != _CLOSED:
+            os.close(self._fd)
+            self._fd = _CLOSED
+
+    def mark_deleted(self) -> None:
+        """Rename the files out of the way. Slices that readers hold stay good."""
+        mark_deleted(self._folder, self.base_offset)
+        self.close_files()
+
+    def _map_sealed(self) -> None:
+        if self._file.mapped_size < self.size:
+            fd = os.open(self.path, os.O_RDONLY)
+            try:
+                self._file.map(fd, self.size)
+            finally:
+                os.close(fd)
+
+    def _is_honest(self, index: SegmentIndex) -> bool:
+        """Whether a batch has the largest timestamp that a loaded index claims: retention rests on it."""
+        if not self.size:
+            return index.last_place.position == 0
+        claimed = index.max_timestamp_offset
+        try:
+            for batch in self.walk(index.place_of_offset(claimed).position):
+                if batch.base_offset >= claimed:
+                    return batch.base_offset == claimed and batch.max_timestamp == index.max_timestamp
+        except CorruptMessage:
+            pass
+        return False
+
+    def _checked(self, place: Place) -> Place:
+        # Nothing guards index files against bit rot, but an entry that lies points at no batch of that offset.
+        if place.position:
+            try:
+                honest = self.batch_at(place.position).base_offset == place.offset
+            except (CorruptMessage, StopIteration):
+                honest = False
+            if not honest:
+                self._index, self._index_saved = self._build_index(), False
+                return Place(self.base_offset, 0)
+        return place
+
+    def _build_index(self) -> SegmentIndex:
+        index = SegmentIndex(self.base_offset, self._interval_bytes)
+        for batch in self.walk(0):
+            index.add(batch.base_offset, batch.position, batch.size, batch.max_timestamp)
+        return index
+
+    def _find_end(self) -> None:
+        """Set what is known of the segment's batches from its index and the few batches past the last entry."""
+        self.first_timestamp = self.batch_at(0).max_timestamp if self.size else NO_TIMESTAMP
+        self.next_offset = self.base_offset
+        self._tail = self._checked(self.index.last_place)
+        index = self.index
+        for batch in self.walk(self._tail.position):
+            index.resume(batch.base_offset, batch.position, batch.size, batch.max_timestamp)
+            self._tail = Place(batch.base_offset, batch.position)
+            self.next_offset = batch.next_offset
+
+    def _save_index(self) -> None:
+        if self._index_saved:
+            return
+        if self.size:
+            self.index.finish()
+        save_index(self._folder, self.index)
+        self._index_saved = True
+
+    def _undo_append(self) -> None:
+        try:
+            os.ftruncate(self._fd, self.size)
+        except OSError:
+            # The bytes past ``size`` are shown to nobody, the log counts as failed, and recovery cuts them.
+            pass

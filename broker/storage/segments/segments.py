@@ -1,0 +1,184 @@
+"""The segments of one log, end to end, the last one active; and how far they are on disk.
+
+The event loop changes the list, a thread flushes: the lock guards the list and the life of descriptors. Appends and
+reads never take it.
+"""
+
+import os
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from pathlib import Path
+
+from ottla.broker.storage.checkpoint_file import sync_folder
+from ottla.broker.storage.segments.segment import Segment
+from ottla.broker.storage.segments.segment_files import sync_index
+
+_base_offset = attrgetter("base_offset")
+
+
+class Segments:
+    """See the module. Methods raise OSError; what that means for the log is the log's to say."""
+
+    def __init__(self, folder: Path, interval_bytes: int, segments: list[Segment], flushed_up_to: int) -> None:
+        self._folder = folder
+        self._interval_bytes = interval_bytes
+        self._list = segments
+        self.active = segments[-1]
+        self.flushed_up_to = flushed_up_to
+        self._flush_target = 0
+        self._folder_changed = True
+        self._lock = threading.Lock()
+        self._flushing = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._list)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._list)
+
+    @property
+    def first(self) -> Segment:
+        return self._list[0]
+
+    def holding(self, offset: int) -> Segment:
+        """The segment in whose range ``offset`` lies."""
+        return self._list[self._number(offset)]
+
+    def from_offset(self, offset: int) -> Iterator[Segment]:
+        """The segments from the one in whose range ``offset`` lies on."""
+        if offset >= self.active.base_offset:
+            yield self.active
+            return
+        for number in range(self._number(offset), len(self._list)):
+            yield self._list[number]
+
+    def read(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool, stays: int) -> list[memoryview]:
+        """Whole batches; see ``Log.read``."""
+        active = self.active
+        start = active.recent.get(offset)
+        if start is not None and up_to >= active.next_offset and active.size - start <= max_bytes:
+            # A reader that keeps up asks for the last batches, all of them: there is nothing to think about.
+            return [active.read(start, active.size, may_be_cut=stays < active.next_offset)]
+        views: list[memoryview] = []
+        for segment in self.from_offset(offset):
+            if segment.base_offset >= up_to:
+                break
+            start = segment.position_of(offset)
+            end = limit = segment.position_of(up_to)
+            if end - start > max_bytes:
+                end = segment.last_end_within(start, start + max_bytes)
+                if end == start and at_least_one and not views:
+                    end = start + segment.batch_at(start).size
+            if end > start:
+                may_be_cut = stays < segment.next_offset and end > segment.position_of(stays)
+                views.append(segment.read(start, end, may_be_cut=may_be_cut))
+                max_bytes -= end - start
+            full = max_bytes <= 0 and (views or not at_least_one)
+            if end < limit or full:
+                break
+        return views
+
+    def roll_to(self, base_offset: int) -> None:
+        """Start a new segment; an empty active one gives way to it."""
+        with self._lock:
+            last = self.active
+            if last.size:
+                last.seal()
+            elif last.base_offset == base_offset:
+                return
+            self.active = Segment.create(self._folder, base_offset, self._interval_bytes)
+            self._list.append(self.active)
+            if not last.size:
+                last.mark_deleted()
+                self._list.remove(last)
+            self._folder_changed = True
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut at ``offset``, where a batch starts and which does not lie before the first segment."""
+        with self._lock:
+            # From the end, so that a crash in between leaves no gap.
+            while self._list[-1].base_offset > offset:
+                self._list[-1].mark_deleted()
+                self._list.pop()
+                self.active = self._list[-1]
+            self.active.truncate_to(offset)
+            self._folder_changed = True
+
+    def start_over_at(self, offset: int) -> None:
+        """Drop all segments for a new one."""
+        with self._lock:
+            for segment in reversed(self._list):
+                segment.mark_deleted()
+            self.active = Segment.create(self._folder, offset, self._interval_bytes)
+            self._list[:] = [self.active]
+            self._folder_changed = True
+
+    def drop_first(self, count: int) -> list[str]:
+        """Let go of the oldest segments, never of the active one; gives their names."""
+        # Invariant: there is always an active segment.
+        assert count < len(self._list)
+        names = []
+        with self._lock:
+            for _ in range(count):
+                self._list[0].mark_deleted()
+                names.append(self._list.pop(0).path.name)
+            self._folder_changed = True
+        return names
+
+    def lower_flushed(self, offset: int) -> None:
+        """What lies past ``offset`` is about to be cut: a flush that is under way must not vouch for it."""
+        with self._lock:
+            self.flushed_up_to = min(self.flushed_up_to, offset)
+            self._flush_target = min(self._flush_target, offset)
+
+    def flush(self, *, sealed_only: bool, with_them: Callable[[], None] = lambda: None) -> int:
+        """Put all records, or all of sealed segments, on disk; gives the offset up to which they are. Slow.
+
+        ``with_them`` is called once it is decided which records: what belongs to them must be on disk as well.
+        """
+        with self._flushing:
+            with self._lock:
+                self._flush_target = self.active.base_offset if sealed_only else self.active.next_offset
+                due = [segment for segment in self._list if self._is_due(segment)]
+                # Copies: the event loop may close or replace the originals at any time.
+                files = [os.dup(s.fd) if s.fd >= 0 else os.open(s.path, os.O_RDONLY) for s in due]
+                folder_changed, self._folder_changed = self._folder_changed, False
+            try:
+                with_them()
+                for fd in files:
+                    os.fdatasync(fd)
+            finally:
+                for fd in files:
+                    os.close(fd)
+            # A recovery point past a sealed segment says that its indexes can be trusted as well.
+            for segment in due:
+                if segment.sealed:
+                    sync_index(self._folder, segment.base_offset)
+            if folder_changed:
+                sync_folder(self._folder)
+            with self._lock:
+                self.flushed_up_to = max(self.flushed_up_to, self._flush_target)
+                for segment in due:
+                    if segment.sealed and segment.next_offset <= self.flushed_up_to:
+                        segment.close_fd()
+                return self.flushed_up_to
+
+    def close(self) -> None:
+        """Write the indexes of the active segment and let go of all files. Slow."""
+        with self._lock:
+            self.active.close()
+        self.discard()
+
+    def discard(self) -> None:
+        """Let go of all files as they are."""
+        with self._lock:
+            for segment in self._list:
+                segment.close_files()
+
+    def _is_due(self, segment: Segment) -> bool:
+        return segment.next_offset > self.flushed_up_to and segment.base_offset < self._flush_target
+
+    def _number(self, offset: int) -> int:
+        return max(0, bisect_right(self._list, offset, key=_base_offset) - 1)

@@ -1,0 +1,115 @@
+"""The blocking Admin."""
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from ottla.client.admin import DEFAULT_TIMEOUT_S, AsyncAdmin
+from ottla.client.loop_thread import shared_loop_thread
+from ottla.wire.errors import OttlaError
+from ottla.wire.names import TopicPartition
+from ottla.wire.requests import MetadataResponse, TopicMetadata
+
+
+class Admin:
+    """Creates, describes and deletes topics; tells who is in the cluster.
+
+    with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+        admin.create_topic("orders", partitions=3)
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._thread = shared_loop_thread()
+        self._twin = self._thread.call(lambda: AsyncAdmin(**options))
+        self._thread.clients.add(self)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "Admin":
+        """From Kafka's own names: ``{"bootstrap.servers": ...}``."""
+        return cls(**config)
+
+    def __enter__(self) -> "Admin":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if not self._thread.lost:
+            self._thread.run(self._twin.close())
+
+    def close_at_exit(self, timeout: float) -> bool:
+        self.close()
+        return False  # no record is lost by it
+
+    def forked(self, why: OttlaError) -> None:
+        """Nothing to do: whatever is asked of it from now on is refused by the loop thread."""
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        config: Mapping[str, str] | None = None,
+        *,
+        assignment: Iterable[Iterable[int]] | None = None,
+        validate_only: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> str:
+        """Create a topic and wait until every live broker knows it; gives back the topic's id."""
+        return self._thread.run(
+            self._twin.create_topic(
+                name, partitions, replication_factor, config,
+                assignment=assignment, validate_only=validate_only, timeout=timeout,
+            )
+        )  # fmt: skip
+
+    def delete_topic(self, name: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        """Delete a topic with all its records and wait until it is gone."""
+        self._thread.run(self._twin.delete_topic(name, timeout=timeout))
+
+    def add_partitions(self, name: str, count: int, *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        """Let a topic have ``count`` partitions, more than it has. Keys may go to other partitions from then on."""
+        self._thread.run(self._twin.add_partitions(name, count, timeout=timeout))
+
+    def alter_topic_config(self, name: str, config: Mapping[str, str], *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        """Replace a topic's settings by these."""
+        self._thread.run(self._twin.alter_topic_config(name, config, timeout=timeout))
+
+    def reassign(
+        self, name: str, partition: int, replicas: Iterable[int], *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        """Begin to move a partition to other brokers, the preferred leader first; describe_topic shows when it is done."""
+        self._thread.run(self._twin.reassign(name, partition, replicas, timeout=timeout))
+
+    def elect_leaders(
+        self,
+        partitions: Iterable[tuple[str, int]] | None = None,
+        *,
+        unclean: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        """Give leadership back to preferred leaders; ``unclean``: see ``AsyncAdmin.elect_leaders``, it loses records."""
+        self._thread.run(self._twin.elect_leaders(partitions, unclean=unclean, timeout=timeout))
+
+    def list_topics(self, *, timeout: float = DEFAULT_TIMEOUT_S) -> list[str]:
+        """The names of all topics, sorted."""
+        return self._thread.run(self._twin.list_topics(timeout=timeout))
+
+    def describe_topic(self, name: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> TopicMetadata:
+        """A topic's id, config overrides and partitions (leader, replicas, isr, leader_epoch)."""
+        return self._thread.run(self._twin.describe_topic(name, timeout=timeout))
+
+    def describe_cluster(self, *, timeout: float = DEFAULT_TIMEOUT_S) -> MetadataResponse:
+        """Cluster id, controller, brokers and all topics, as one broker knows them."""
+        return self._thread.run(self._twin.describe_cluster(timeout=timeout))
+
+    def earliest_offsets(self, name: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> dict[TopicPartition, int]:
+        """The first offset that is still there, for each partition."""
+        return self._thread.run(self._twin.earliest_offsets(name, timeout=timeout))
+
+    def latest_offsets(self, name: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> dict[TopicPartition, int]:
+        """The offset that the next committed record will get, for each partition."""
+        return self._thread.run(self._twin.latest_offsets(name, timeout=timeout))

@@ -1,0 +1,115 @@
+"""The blocking Producer."""
+
+import warnings
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from ottla.client.loop_thread import shared_loop_thread
+from ottla.client.producing.batches import Headers
+from ottla.client.producing.delivery import ManyDelivery, RecordDelivery
+from ottla.client.producing.producer import AsyncProducer
+from ottla.wire.errors import OttlaError
+
+
+class Producer:
+    """Sends records.
+
+    with Producer(bootstrap_servers="127.0.0.1:9092", acks="all") as producer:
+        sent = producer.send("orders", b"value", key=b"k")
+        where = sent.result(timeout=10)
+    """
+
+    _closed = True  # until it is made
+
+    def __init__(self, **options: Any) -> None:
+        self._thread = shared_loop_thread()
+        self._twin = self._thread.call(lambda: AsyncProducer(**options))
+        self._outbox = self._twin.outbox
+        self._accumulator = self._twin.outbox.accumulator
+        self._send_plain = self._outbox.send_plain
+        self._wake = self._accumulator.on_sealed = self._outbox.on_opened = self._twin.send_loop.wake
+        self._closed = False
+        self._thread.clients.add(self)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "Producer":
+        """From Kafka's own names: ``{"bootstrap.servers": ..., "linger.ms": 5}``."""
+        return cls(**config)
+
+    def __enter__(self) -> "Producer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def send(
+        self,
+        topic: str,
+        value: Any,
+        *,
+        key: Any = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordDelivery:
+        """Queue a record; waits only while the buffer is full or the topic is not known yet."""
+        if key is None and headers is None and partition is None and timestamp_ms is None and not self._closed:
+            sent = self._send_plain(topic, value)
+            if sent is not None:
+                return sent
+        if self._closed or self._accumulator.full or not self._outbox.knows(topic):
+            self._make_ready(topic)
+        batch, index = self._outbox.add(topic, value, key, headers, partition, timestamp_ms)
+        if index == 0:  # the send loop knows of a batch that has records already
+            self._wake()
+        return RecordDelivery(batch, index)
+
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        *,
+        keys: Iterable[Any] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> ManyDelivery:
+        """Queue a list of values at once: many times faster than one by one."""
+        if self._closed or self._accumulator.full or not self._outbox.knows(topic):
+            self._make_ready(topic)
+        count, pieces = self._outbox.add_many(topic, values, keys, partition, timestamp_ms)
+        self._wake()
+        return ManyDelivery(count, pieces)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until everything sent so far is delivered or has failed."""
+        self._thread.run(self._twin.flush(timeout))
+
+    def partitions_for(self, topic: str, timeout: float | None = None) -> int:
+        """How many partitions a topic has."""
+        return self._thread.run(self._twin.partitions_for(topic, timeout))
+
+    def close(self, timeout: float | None = None) -> None:
+        """Deliver what is queued, then close. ``timeout`` bounds the delivery; what is left then fails."""
+        self._closed = True
+        if not self._thread.lost:  # a forked child has nothing to close: the connections are its parent's
+            self._thread.run(self._twin.close(timeout))
+
+    def close_at_exit(self, timeout: float) -> bool:
+        forgotten = not self._closed
+        self.close(timeout)  # which may be under way in another thread, too
+        return forgotten
+
+    def __del__(self) -> None:
+        if not self._closed and not self._thread.lost:
+            self._thread.leave(self._twin.close)  # what was sent is delivered all the same
+            warnings.warn("a producer that nobody has any more was not closed", ResourceWarning, 2, source=self)
+
+    def forked(self, why: OttlaError) -> None:
+        self._closed = True
+        self._accumulator.abandon(why)
+
+    def _make_ready(self, topic: str) -> None:
+        self._thread.run(self._twin.ready(topic))

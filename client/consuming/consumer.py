@@ -1,0 +1,243 @@
+"""The asyncio consumer. It reads the partitions it is told, or all of its topics'; groups come later."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+from ottla.client.cluster import Cluster
+from ottla.client.config import ConsumerConfig, build, require
+from ottla.client.consuming.fetch_loop import FetchLoop
+from ottla.client.consuming.inbox import Inbox
+from ottla.client.consuming.subscription import UNKNOWN, Subscription
+from ottla.client.offsets import list_offsets
+from ottla.client.records import FetchedBatch, Record
+from ottla.wire.errors import ClientClosed, ClientTimeout, ConfigError
+from ottla.wire.messages import EARLIEST, LATEST
+from ottla.wire.names import TopicPartition
+
+R = TypeVar("R")
+
+DEFAULT_TIMEOUT_S = 30.0
+LONG_S = 3600.0
+"""For ever is waited for in pieces that every clock can count."""
+
+BATCHES_BYTES = 4 * 1024 * 1024
+"""About how much one poll_batches gives."""
+
+
+class AsyncConsumer:
+    """Reads records.
+
+    async with AsyncConsumer("orders", bootstrap_servers="127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
+        async for record in consumer: ...
+    """
+
+    def __init__(self, *topics: str, **options: Any) -> None:
+        self.config = build(ConsumerConfig, options)
+        self._cluster = Cluster(self.config)
+        self._subscription = Subscription(topics)
+        self._data = asyncio.Event()
+        self.inbox = Inbox(self.config, on_room=self.poke, on_data=self._data.set)
+        self._fetch_loop = FetchLoop(self.config, self._cluster, self._subscription, self.inbox)
+        self._closed = False
+        if topics:
+            self._fetch_loop.start()
+
+    @classmethod
+    def from_config(cls, topics: Iterable[str], config: Mapping[str, Any]) -> "AsyncConsumer":
+        """From Kafka's own names: ``{"bootstrap.servers": ..., "auto.offset.reset": "earliest"}``."""
+        return cls(*topics, **config)
+
+    async def __aenter__(self) -> "AsyncConsumer":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._data.set()
+            await self._fetch_loop.stop()
+            await self._cluster.close()
+
+    # --- what to read ------------------------------------------------------------------------------------------------
+
+    async def subscribe(self, topics: Iterable[str]) -> None:
+        """Read all partitions of these topics and of no others."""
+        self._subscription.subscribe(topics)
+        self._look_again()
+
+    async def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Read exactly these partitions."""
+        self._subscription.assign(TopicPartition(*where) for where in partitions)
+        self._look_again()
+
+    async def assignment(self) -> set[TopicPartition]:
+        return set(self._subscription.assigned)
+
+    async def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Go on reading at ``offset``; before the partition is assigned, begin there."""
+        self._subscription.seek(TopicPartition(topic, partition), offset)
+        self._look_again(start=False)
+
+    async def seek_to_beginning(self, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        await self._seek_all(EARLIEST, timeout)
+
+    async def seek_to_end(self, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        await self._seek_all(LATEST, timeout)
+
+    async def position(self, topic: str, partition: int, timeout: float = DEFAULT_TIMEOUT_S) -> int:
+        """The offset of the record that comes next."""
+        where = TopicPartition(topic, partition)
+
+        def known() -> bool:
+            state = self._subscription.assigned.get(where)
+            return self._assignment_known() if state is None else state.fetch_offset != UNKNOWN
+
+        await self._prepared(known, timeout, f"no position of {where}")
+        return self.inbox.position(self._subscription.state(where))
+
+    async def pause(self, *partitions: tuple[str, int]) -> None:
+        """Give and fetch nothing more of these until ``resume``."""
+        for where in partitions:
+            self.inbox.position(self._subscription.state(TopicPartition(*where)))
+            self._subscription.pause(TopicPartition(*where))
+        self._look_again(start=False)
+
+    async def resume(self, *partitions: tuple[str, int]) -> None:
+        for where in partitions:
+            self._subscription.resume(TopicPartition(*where))
+        self._look_again(start=False)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    async def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[Record]:
+        """Records that have come, at most ``max_records``; waits up to ``timeout`` s for the first. Empty if none came."""
+        most = self.poll_limit(max_records)
+        return await self._first(lambda: self.inbox.take_records(most), timeout) or []
+
+    async def poll_batches(self, timeout: float = 0.0) -> list[FetchedBatch]:
+        """As ``poll``, whole batches with their columns: the fast way for much data."""
+        return await self._first(lambda: self.inbox.take_batches(BATCHES_BYTES), timeout) or []
+
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        patience_s = self.config.consumer_timeout_ms / 1000
+        while not self._closed:
+            try:
+                chunk = await self._first(self.inbox.chunk, patience_s)
+            except ClientClosed:
+                return
+            if chunk is None:
+                return
+            for record in chunk:
+                yield record
+
+    async def _first(self, take: Callable[[], R], timeout: float) -> R:
+        """What ``take`` finds, waiting until it finds something; what it gives for nothing when time is over."""
+        deadline = time.monotonic() + timeout
+        while True:
+            self.check_open()
+            self._data.clear()
+            if taken := take():
+                return taken
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            try:
+                async with asyncio.timeout(min(left, LONG_S)):
+                    await self._data.wait()
+            except TimeoutError:
+                pass
+        if timeout > 0:
+            self.raise_trouble()
+        else:
+            await asyncio.sleep(0)  # a loop that only ever looks must not keep records from coming
+        return taken
+
+    def poll_limit(self, max_records: int | None) -> int:
+        if max_records is None:
+            return self.config.max_poll_records
+        require(max_records > 0, "max_records", max_records, "1 or more")
+        return max_records
+
+    def check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed("the consumer is closed")
+        if not self._fetch_loop.started:
+            raise ConfigError("the consumer was given nothing to read", hint="name topics, subscribe() or assign()")
+
+    def raise_trouble(self) -> None:
+        """Nothing came in time: if there is nothing that could be read, say why."""
+        trouble = self.inbox.trouble
+        if trouble is not None and not self._subscription.readable:
+            raise type(trouble)(f"{trouble}; {self._cluster.tried()}", topic=trouble.topic, partition=trouble.partition)
+
+    # --- looking up --------------------------------------------------------------------------------------------------
+
+    async def beginning_offsets(
+        self, partitions: Iterable[tuple[str, int]], timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[TopicPartition, int]:
+        return {k: v[0] for k, v in (await self._lookup(dict.fromkeys(partitions, EARLIEST), timeout)).items()}
+
+    async def end_offsets(
+        self, partitions: Iterable[tuple[str, int]], timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[TopicPartition, int]:
+        return {k: v[0] for k, v in (await self._lookup(dict.fromkeys(partitions, LATEST), timeout)).items()}
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[tuple[str, int], int], timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[TopicPartition, tuple[int, int] | None]:
+        """The first offset at or after a time, with its timestamp; None where all records are older."""
+        found = await self._lookup(times_ms, timeout)
+        return {where: pair if pair[0] >= 0 else None for where, pair in found.items()}
+
+    async def _lookup(
+        self, wanted: Mapping[tuple[str, int], int], timeout: float
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        for topic, _ in wanted:
+            await self._cluster.topic(topic, timeout)
+        return await list_offsets(
+            self._cluster, {TopicPartition(*where): time for where, time in wanted.items()}, timeout
+        )
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def poke(self) -> None:
+        self._fetch_loop.poke()
+
+    def _look_again(self, *, start: bool = True) -> None:
+        """What to read, or from where, is not what it was: what was at hand and what was wrong may be so no more."""
+        self.inbox.trouble = None
+        self.inbox.drop_stale()
+        if start:
+            self._fetch_loop.start()
+        else:
+            self._fetch_loop.poke()
+
+    def _assignment_known(self) -> bool:
+        return self._subscription.by_hand or bool(self._subscription.assigned)
+
+    async def _prepared(self, enough: Callable[[], bool], timeout: float, what: str) -> None:
+        self.check_open()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._fetch_loop.prepared(enough)
+        except TimeoutError:
+            self.raise_trouble()
+            raise ClientTimeout(f"{what} within {timeout:g} s; {self._cluster.tried()}") from None
+
+    async def _seek_all(self, to: int, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        await self._prepared(self._assignment_known, timeout, "no partitions are known")
+        wanted: dict[TopicPartition, int] = dict.fromkeys(self._subscription.assigned, to)
+        for topic in {where.topic for where in wanted}:
+            await self._cluster.topic(topic, deadline - time.monotonic())
+        found = await list_offsets(self._cluster, wanted, deadline - time.monotonic())
+        for where, (offset, _) in found.items():
+            self._subscription.seek(where, offset)
+        self._look_again(start=False)

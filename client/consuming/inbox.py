@@ -1,0 +1,304 @@
+"""Batches that were fetched and not yet asked for. The fetch loop puts them in, the caller, in its thread, takes them out."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from operator import length_hint
+from typing import NamedTuple
+
+from ottla.client.config import ConsumerConfig
+from ottla.client.consuming.fetched import unreadable
+from ottla.client.consuming.subscription import Assigned
+from ottla.client.records import FetchedBatch, Record
+from ottla.wire.errors import OttlaError
+from ottla.wire.names import TopicPartition
+from ottla.wire.records import RecordBatch
+
+UNCOUNTED = -1
+
+
+class _Entry(NamedTuple):
+    """A batch as it was fetched, for a generation of its partition; what lies before ``start`` is not wanted."""
+
+    state: Assigned
+    generation: int
+    batch: RecordBatch
+    start: int
+    skip: int
+    """How many records of it are not wanted. Counted by the caller: the batch may have to be decoded, and may be damaged."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether a seek came after the fetch."""
+        return self.state.generation != self.generation
+
+    def counted(self) -> "_Entry":
+        if self.skip != UNCOUNTED:
+            return self
+        return self._replace(skip=sum(1 for offset in self.batch.offsets() if offset < self.start))
+
+    def unreadable(self, why: Exception) -> OttlaError:
+        return unreadable(self.state.where, max(self.batch.base_offset, self.start), self.batch.next_offset, why)
+
+    def fetched(self, skip: int | None = None) -> FetchedBatch:
+        where = self.state.where
+        return FetchedBatch(where.topic, where.partition, self.batch, self.skip if skip is None else skip)
+
+
+@dataclass(slots=True)
+class _Failure:
+    """Why a partition cannot be read, as long as nobody seeks; ``told`` once the caller has heard of it."""
+
+    state: Assigned
+    generation: int
+    error: OttlaError
+    told: bool = False
+
+    @property
+    def stale(self) -> bool:
+        return self.state.generation != self.generation
+
+
+class Inbox:
+    """Decoding happens here, on the caller's side, so that a slow caller slows only itself.
+
+    The records of the batch being read stand behind one list iterator, ``_left``. A loop over a consumer runs on that
+    iterator itself: it costs nothing per record, and yet whoever stops in the middle, or polls, goes on where it stands.
+    """
+
+    def __init__(self, config: ConsumerConfig, on_room: Callable[[], None], on_data: Callable[[], object]) -> None:
+        self._limit = config.fetch_buffer_bytes
+        self._key_deserializer = config.key_deserializer
+        self._value_deserializer = config.value_deserializer
+        self.on_room = on_room
+        self.on_data = on_data
+        self._fetched: deque[_Entry] = deque()
+        self._records: list[Record] = []
+        self._left = iter(self._records)
+        self._reading: _Entry | None = None
+        self._opening: _Entry | None = None  # on its way from _fetched to _reading, or out of here
+        self._behind = 0  # the offset behind _records
+        self._failures: dict[TopicPartition, _Failure] = {}
+        # Each of the two is changed by one thread only, so that none can undo what the other one counted.
+        self._bytes_put = 0
+        self._bytes_taken = 0
+        self.trouble: OttlaError | None = None
+        """Why something cannot be fetched at the moment; None while all is well."""
+
+    # --- for the fetch loop ------------------------------------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """How many more bytes may be put in; not below 0, though the last fetch may have brought more."""
+        return max(0, self._limit - self._bytes_put + self._bytes_taken)
+
+    def put(self, state: Assigned, batches: list[RecordBatch]) -> None:
+        for batch in batches:
+            self._bytes_put += batch.size
+            # A fetch gives whole batches: the first may begin before the offset that was asked for.
+            start = state.fetch_offset
+            skip = 0 if batch.base_offset >= start else UNCOUNTED
+            self._fetched.append(_Entry(state, state.generation, batch, start, skip))
+        self.on_data()
+
+    def fail(self, state: Assigned, error: OttlaError) -> None:
+        """A partition cannot be read: the caller hears of it after what came before, and again until it seeks."""
+        known = self._failures.get(state.where)
+        told = known is not None and known.state is state and not known.stale and known.told
+        self._failures[state.where] = _Failure(state, state.generation, error, told)
+        self.on_data()
+
+    def recovered(self, state: Assigned) -> None:
+        """A partition can be read after all."""
+        if self._failures:
+            self._failures.pop(state.where, None)
+
+    def holds(self, state: Assigned) -> bool:
+        """Whether records of a partition are here that the caller has not taken."""
+        if any(entry.state is state and not entry.stale for entry in list(self._fetched)):
+            return True
+        opening, reading = self._opening, self._reading  # in this order: the caller's thread fills them in this order
+        return (opening is not None and opening.state is state and not opening.stale) or (
+            reading is not None and reading.state is state and not reading.stale and length_hint(self._left) > 0
+        )
+
+    # --- for the caller ----------------------------------------------------------------------------------------------
+
+    def chunk(self) -> Iterator[Record] | None:
+        """The records of the next batch, or what is left of the one being read."""
+        self._raise_news()
+        if self._open_next():
+            return self._left
+        self._raise_failure()
+        return None
+
+    def take_records(self, most: int) -> list[Record]:
+        """Up to ``most`` records, of as many batches as that takes."""
+        self._raise_news()
+        taken: list[Record] = []
+        while len(taken) < most:
+            try:
+                if not self._open_next():
+                    break
+            except Exception:
+                if taken:  # they come first; what failed is still here and fails the next time
+                    break
+                raise
+            taken += islice(self._left, most - len(taken))
+        if taken:
+            self._settle()
+        else:
+            self._raise_failure()
+        return taken
+
+    def take_batches(self, most_bytes: int) -> list[FetchedBatch]:
+        """Whole batches of about ``most_bytes`` in all, at least one if there is one."""
+        self._raise_news()
+        taken: list[FetchedBatch] = []
+        size = 0
+        rest = self._rest()
+        while size < most_bytes and (entry := rest or self._pop()) is not None:
+            rest = None
+            try:
+                entry = entry.counted()
+            except Exception as error:
+                self._put_back(entry)
+                if taken:
+                    break
+                raise entry.unreadable(error) from error
+            if not entry.stale:
+                entry.state.position = entry.batch.next_offset
+            if entry.skip < entry.batch.count:
+                taken.append(entry.fetched())
+                size += entry.batch.size
+        self._opening = None
+        if not taken:
+            self._raise_failure()
+        return taken
+
+    def position(self, state: Assigned) -> int:
+        """The offset of the record that the caller gets next."""
+        if self._reading is not None and self._reading.state is state:
+            self._settle()
+        return state.position
+
+    def drop_stale(self) -> None:
+        """After a seek: what is at hand may be of the time before. A loop that runs on it ends here."""
+        if self._reading is not None and self._reading.stale:
+            self._reading = None
+            self._records.clear()
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _open_next(self) -> bool:
+        """Have records at hand: those of the batch being read if a seek did not make them stale, else of the next."""
+        self.drop_stale()
+        if self._reading is not None:
+            if length_hint(self._left):
+                return True
+            self._settle()
+            self._reading = None
+        try:
+            while (entry := self._pop()) is not None:
+                if self._open(entry):
+                    return True
+            return False
+        finally:
+            self._opening = None
+
+    def _open(self, entry: _Entry) -> bool:
+        """Decode a batch. One that cannot be read stays where it is, and fails until somebody seeks past it."""
+        try:
+            entry = entry.counted()
+            records = entry.fetched().records()
+        except Exception as error:
+            self._put_back(entry)
+            raise entry.unreadable(error) from error
+        behind = entry.batch.next_offset
+        if self._key_deserializer is not None or self._value_deserializer is not None:
+            readable, error_found = self._deserialized(records)
+            if error_found is not None:
+                self._put_back(entry._replace(skip=entry.skip + len(readable)))
+                bad = records[len(readable)]
+                if not readable:
+                    error_found.add_note(
+                        f"at {entry.state.where}, offset {bad.offset}; seek to {bad.offset + 1} to skip it"
+                    )
+                    raise error_found
+                behind = bad.offset
+            records = readable
+        self._records, self._behind = records, behind
+        self._left = iter(records)
+        self._reading = entry
+        if not records:
+            self._settle()
+        return bool(records)
+
+    def _deserialized(self, records: list[Record]) -> tuple[list[Record], Exception | None]:
+        """The records up to the first that cannot be deserialized, and why that one cannot."""
+        of_key, of_value = self._key_deserializer, self._value_deserializer
+        done: list[Record] = []
+        try:
+            for r in records:
+                key = of_key(r.key) if of_key is not None else r.key
+                value = of_value(r.value) if of_value is not None else r.value
+                done.append(
+                    Record(r.topic, r.partition, r.offset, r.timestamp, r.timestamp_type, key, value, r.headers)
+                )
+        except Exception as error:
+            return done, error
+        return done, None
+
+    def _rest(self) -> _Entry | None:
+        """What is left of the batch being read, as a batch again."""
+        self.drop_stale()
+        self._opening = reading = self._reading
+        left = length_hint(self._left)
+        self._reading = None
+        if reading is None or not left:
+            return None
+        skip = reading.skip + len(self._records) - left
+        self._records.clear()
+        if self._fetched and self._fetched[0].batch is reading.batch:
+            self._pop()  # the records of the same batch that could not be deserialized are in it, too
+        return reading._replace(skip=skip)
+
+    def _settle(self) -> None:
+        """Write down how far the caller has come."""
+        reading = self._reading
+        if reading is not None and not reading.stale:
+            left = length_hint(self._left)
+            reading.state.position = self._records[-left].offset if left else self._behind
+
+    def _pop(self) -> _Entry | None:
+        while self._fetched:
+            self._opening = self._fetched[0]
+            entry = self._fetched.popleft()
+            was_full = not self.room
+            self._bytes_taken += entry.batch.size
+            if was_full and self.room:
+                self.on_room()
+            if not entry.stale:
+                return entry
+        return None
+
+    def _put_back(self, entry: _Entry) -> None:
+        self._bytes_taken -= entry.batch.size
+        self._fetched.appendleft(entry)
+
+    def _raise_news(self) -> None:
+        """Raise what the caller has not heard of yet, once it has had all that came before."""
+        for failure in list(self._failures.values()):
+            if not (failure.told or failure.stale or self.holds(failure.state)):
+                failure.told = True
+                raise failure.error.with_traceback(None)
+
+    def _raise_failure(self) -> None:
+        """There is nothing to give: raise why."""
+        for failure in list(self._failures.values()):
+            if not failure.stale:
+                failure.told = True
+                raise failure.error.with_traceback(None)
+        if self.trouble is not None and not self.trouble.retriable:
+            raise self.trouble

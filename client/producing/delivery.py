@@ -1,0 +1,184 @@
+"""The futures that sending gives back, for callers that block and for callers that await."""
+
+import asyncio
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from ottla.client.loop_thread import is_loop_thread, refuse_on_loop_thread
+from ottla.client.producing.batches import ProducerBatch
+from ottla.client.records import RecordMetadata, SentRecords
+from ottla.wire.errors import ClientTimeout, OttlaError
+
+R = TypeVar("R")
+
+logger = logging.getLogger(__name__)
+
+
+def _let_out(error: BaseException) -> None:
+    """SystemExit or KeyboardInterrupt out of a callback: it ends whom it is meant for, but not in the middle of our work."""
+    if is_loop_thread():  # which is nobody's to end, and whose end would end nothing else
+        logger.error("a delivery callback tried to end the client's own thread", exc_info=error)
+        return
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise error from None  # called at once, in the thread of whoever added the callback
+    loop.call_soon(_raise, error)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+def _settle(arrived: "asyncio.Future[None]") -> None:
+    if not arrived.done():
+        arrived.set_result(None)
+
+
+class Delivery(Generic[R]):
+    """Something on its way. Ask ``done()``, or be told with ``add_callback``."""
+
+    __slots__ = ()
+
+    def _batches(self) -> Sequence[ProducerBatch]:
+        raise NotImplementedError
+
+    def _outcome(self) -> R:
+        raise NotImplementedError
+
+    def done(self) -> bool:
+        return all(batch.done for batch in self._batches())
+
+    def add_callback(self, callback: Callable[[Any], object]) -> None:
+        """Call ``callback(self)`` when done, on the client's own thread (here, when done already); it must not block."""
+        batches = self._batches()
+        finished = itertools.count(1)  # two threads may be at it, and next() of a count happens at once
+
+        def one_done() -> None:
+            if next(finished) < len(batches):
+                return
+            try:
+                callback(self)
+            except Exception:  # the next one's delivery must not suffer for it
+                logger.exception("a delivery callback failed")
+            except BaseException as error:  # neither for this
+                _let_out(error)
+
+        for batch in batches:
+            batch.when_done(one_done)
+        if not batches:
+            one_done()
+
+
+class BlockingDelivery(Delivery[R]):
+    """Waits in the calling thread."""
+
+    __slots__ = ()
+
+    def result(self, timeout: float | None = None) -> R:
+        """Wait until delivered and tell where to; raises what kept it from being delivered."""
+        deadline = time.monotonic() + timeout if timeout is not None else None
+        for batch in self._batches():
+            if not batch.done:
+                refuse_on_loop_thread()
+                arrived = threading.Event()
+                batch.when_done(arrived.set)
+                try:
+                    arrived.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+                finally:
+                    batch.forget_waiter(arrived.set)
+                if not arrived.is_set():
+                    raise ClientTimeout(f"not delivered to {batch.where} within {timeout:g} s", topic=batch.where.topic)
+        return self._outcome()
+
+    def exception(self, timeout: float | None = None) -> OttlaError | None:
+        """What went wrong, None if nothing did; waits like ``result``."""
+        try:
+            self.result(timeout)
+        except OttlaError as error:
+            if not self.done():
+                raise
+            return error
+        return None
+
+
+class AwaitedDelivery(Delivery[R]):
+    """Waits on the event loop: ``await delivery``, or ``await delivery.result(timeout=...)``."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, R]:
+        for batch in self._batches():
+            if not batch.done:
+                arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                waiter = partial(_settle, arrived)
+                batch.when_done(waiter)
+                try:
+                    yield from arrived
+                finally:
+                    batch.forget_waiter(waiter)
+        return self._outcome()
+
+    async def result(self, timeout: float | None = None) -> R:
+        try:
+            async with asyncio.timeout(timeout):
+                return await self
+        except TimeoutError:
+            late = next((batch.where for batch in self._batches() if not batch.done), None)
+            raise ClientTimeout(f"not delivered to {late} within {timeout:g} s") from None
+
+
+class _OneRecord(Delivery[RecordMetadata], msgspec.Struct, gc=False, eq=False):
+    """A struct because one is made for every record sent: that is four times as fast as an ordinary object."""
+
+    _batch: ProducerBatch
+    _index: int
+
+    def _batches(self) -> Sequence[ProducerBatch]:
+        return (self._batch,)
+
+    def _outcome(self) -> RecordMetadata:
+        return self._batch.metadata(self._index)
+
+
+class _ManyRecords(Delivery[SentRecords]):
+    __slots__ = ("_count", "_pieces")
+
+    def __init__(self, count: int, pieces: list[tuple[Sequence[int], ProducerBatch]]) -> None:
+        self._count = count
+        self._pieces = pieces
+
+    def _batches(self) -> Sequence[ProducerBatch]:
+        return [batch for _, batch in self._pieces]
+
+    def _outcome(self) -> SentRecords:
+        for _, batch in self._pieces:
+            batch.raise_error()
+        return SentRecords(self._count, self._pieces)
+
+
+class RecordDelivery(_OneRecord, BlockingDelivery[RecordMetadata], gc=False, eq=False):
+    """One record on its way."""
+
+
+class ManyDelivery(_ManyRecords, BlockingDelivery[SentRecords]):
+    """The records of a send_many on their way."""
+
+    __slots__ = ()
+
+
+class AsyncRecordDelivery(_OneRecord, AwaitedDelivery[RecordMetadata], gc=False, eq=False):
+    """One record on its way."""
+
+
+class AsyncManyDelivery(_ManyRecords, AwaitedDelivery[SentRecords]):
+    """The records of a send_many on their way."""
+
+    __slots__ = ()

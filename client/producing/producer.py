@@ -1,0 +1,156 @@
+"""The asyncio producer."""
+
+import asyncio
+import warnings
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from ottla.client.cluster import Cluster
+from ottla.client.config import ProducerConfig, build
+from ottla.client.producing.batches import Headers
+from ottla.client.producing.delivery import AsyncManyDelivery, AsyncRecordDelivery
+from ottla.client.producing.outbox import Outbox
+from ottla.client.producing.send_loop import SendLoop
+from ottla.client.records import RecordMetadata
+from ottla.wire.errors import ClientClosed, ClientTimeout
+
+FAIR_SHARE = 256
+"""After so many sends in a row the event loop gets a turn, or nothing would leave before the buffer is full."""
+
+
+class AsyncProducer:
+    """Sends records. ``await send()`` waits for room only; what it gives back can be awaited for the delivery.
+
+    async with AsyncProducer(bootstrap_servers="127.0.0.1:9092") as producer:
+        sent = await producer.send("orders", b"value")
+        where = await sent
+    """
+
+    _closed = True  # until it is made
+
+    def __init__(self, **options: Any) -> None:
+        self._config = build(ProducerConfig, options)
+        self._cluster = Cluster(self._config)
+        self.outbox = Outbox(self._config, self._cluster)
+        self.send_loop = SendLoop(self._config, self._cluster, self.outbox.accumulator)
+        self.outbox.accumulator.on_sealed = self.send_loop.wake_here
+        self._turns = 0
+        self._all_closed = asyncio.Event()
+        self._closed = False
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "AsyncProducer":
+        """From Kafka's own names: ``{"bootstrap.servers": ..., "linger.ms": 5}``."""
+        return cls(**config)
+
+    def __del__(self) -> None:
+        if (
+            not self._closed and self.outbox.accumulator.pending_bytes
+        ):  # no lock here: whoever holds it may collect garbage
+            warnings.warn("an AsyncProducer with undelivered records was not closed", ResourceWarning, 2, source=self)
+
+    async def __aenter__(self) -> "AsyncProducer":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def send(
+        self,
+        topic: str,
+        value: Any,
+        *,
+        key: Any = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> AsyncRecordDelivery:
+        """Queue a record; waits only while the buffer is full or the topic is not known yet."""
+        await self.ready(topic)
+        batch, index = self.outbox.add(topic, value, key, headers, partition, timestamp_ms)
+        if index == 0:
+            self.send_loop.wake_here()
+        return AsyncRecordDelivery(batch, index)
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        *,
+        keys: Iterable[Any] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> AsyncManyDelivery:
+        """Queue a list of values at once: many times faster than one by one."""
+        await self.ready(topic)
+        count, pieces = self.outbox.add_many(topic, values, keys, partition, timestamp_ms)
+        self.send_loop.wake_here()
+        return AsyncManyDelivery(count, pieces)
+
+    async def send_and_wait(self, topic: str, value: Any, **how: Any) -> RecordMetadata:
+        """Send a record and wait until it is delivered."""
+        return await (await self.send(topic, value, **how))
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until everything sent so far is delivered or has failed."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self.send_loop.flush()
+        except TimeoutError:
+            raise ClientTimeout(f"not everything was delivered within {timeout:g} s; {self._cluster.tried()}") from None
+
+    async def partitions_for(self, topic: str, timeout: float | None = None) -> int:
+        """How many partitions a topic has."""
+        wait_s = self._config.max_block_ms / 1000 if timeout is None else timeout
+        return len((await self._cluster.topic(plain_name(topic), wait_s)).partitions)
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Deliver what is queued, then close. ``timeout`` bounds the delivery; what is left then fails."""
+        if self._closed:
+            await self._wait_closed(timeout)
+            return
+        self._closed = True
+        try:
+            await self.flush(timeout)
+        finally:
+            try:
+                self.send_loop.stop()
+                await self._cluster.close()
+            finally:
+                self._all_closed.set()
+
+    async def _wait_closed(self, timeout: float | None) -> None:
+        """Somebody else closes it: be done when they are."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._all_closed.wait()
+        except TimeoutError:
+            raise ClientTimeout(f"not everything was delivered within {timeout:g} s; {self._cluster.tried()}") from None
+
+    async def ready(self, topic: str) -> None:
+        """Wait until the topic is known and there is room for a record."""
+        if self._closed:
+            raise ClientClosed("the producer is closed")
+        if not self.outbox.knows(topic):
+            await self._cluster.topic(plain_name(topic), self._config.max_block_ms / 1000)
+        self._turns += 1
+        if self._turns >= FAIR_SHARE:
+            self._turns = 0
+            await asyncio.sleep(0)
+        if self.outbox.accumulator.full:
+            try:
+                async with asyncio.timeout(self._config.max_block_ms / 1000):
+                    await self.send_loop.wait_for_room()
+            except TimeoutError:
+                wait_s = self._config.max_block_ms / 1000
+                raise ClientTimeout(f"no room to send for {wait_s:g} s; {self._cluster.tried()}", topic=topic) from None
+
+
+def plain_name(topic: object) -> str:
+    """A topic's name as it can be sent: numpy's str_ and others of its kind as what they are made of."""
+    if not isinstance(topic, str):
+        raise TypeError(f"a topic's name must be a str, not {topic!r}")
+    return str.__str__(topic)
