@@ -7,11 +7,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ottla.broker.controller.desk import Desk
-from ottla.broker.controller.events import Events, OutOfStep, settle
-from ottla.broker.controller.fence_guard import FenceGuard, Verdict, Witnesses
-from ottla.broker.controller.link_loop import Link
-from ottla.broker.controller.state import (
+from ottla.broker.controller.decisions.fence_guard import FenceGuard, Verdict, Witnesses
+from ottla.broker.controller.decisions.state import (
     Action,
     Broker,
     ControllerState,
@@ -21,6 +18,9 @@ from ottla.broker.controller.state import (
     WriteStates,
     WriteTopic,
 )
+from ottla.broker.controller.desk import Desk
+from ottla.broker.controller.events import Events, OutOfStep, settle
+from ottla.broker.controller.link_loop import Link
 from ottla.broker.peers import Identity, Probe, probe
 from ottla.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from ottla.wire.errors import (

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
-from ottla.broker.controller.actions import Action
-from ottla.broker.controller.cluster import Topic
-from ottla.broker.controller.placement import check_assignment, place
-from ottla.broker.controller.state import ControllerState
+from ottla.broker.controller.decisions.actions import Action
+from ottla.broker.controller.decisions.cluster import Topic
+from ottla.broker.controller.decisions.placement import check_assignment, place
+from ottla.broker.controller.decisions.state import ControllerState
 from ottla.broker.storage.log_config import plain_topic_config
 from ottla.wire.errors import (
     InvalidPartitions,

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ottla.broker.controller.state import Action, Broker, ControllerState, Tell, WriteStates
+from ottla.broker.controller.decisions.state import Action, Broker, ControllerState, Tell, WriteStates
 from ottla.broker.replication.state import UNKNOWN, Change, Isr, LeaderState
 from ottla.broker.storage.epochs import EpochCache, EpochStart
 from ottla.wire.control import StopReplicaRequest

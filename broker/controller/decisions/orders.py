@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterable
 
-from ottla.broker.controller.actions import Action, Tell
-from ottla.broker.controller.cluster import Cluster, Topic
+from ottla.broker.controller.decisions.actions import Action, Tell
+from ottla.broker.controller.decisions.cluster import Cluster, Topic
 from ottla.wire.control import (
     LeaderAndIsrRequest,
     PartitionState,

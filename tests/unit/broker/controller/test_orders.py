@@ -1,6 +1,6 @@
 """What the controller tells of the cluster has a version: the same on all brokers, and larger with every change."""
 
-from ottla.broker.controller.state import Action, Broker, ControllerState, Tell
+from ottla.broker.controller.decisions.state import Action, Broker, ControllerState, Tell
 from ottla.wire.control import UpdateMetadataRequest
 from ottla.wire.messages import BrokerEndpoint
 from ottla.zk.metadata import LoadedTopic, VersionedState

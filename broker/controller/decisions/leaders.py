@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterable
 
-from ottla.broker.controller.actions import Action, WriteStates
-from ottla.broker.controller.cluster import Cluster, Topic
-from ottla.broker.controller.election import Leadership, elect
+from ottla.broker.controller.decisions.actions import Action, WriteStates
+from ottla.broker.controller.decisions.cluster import Cluster, Topic
+from ottla.broker.controller.decisions.election import Leadership, elect
 from ottla.wire.names import NO_LEADER, TopicPartition
 from ottla.zk.metadata import PartitionStateChange
 from ottla.zk.znodes.brokers import DataState

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from ottla.broker.controller.placement import place
-from ottla.broker.controller.state import (
+from ottla.broker.controller.decisions.placement import place
+from ottla.broker.controller.decisions.state import (
     Action,
     Broker,
     ControllerState,

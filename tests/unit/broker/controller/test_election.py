@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.controller.election import Leadership, elect
+from ottla.broker.controller.decisions.election import Leadership, elect
 from ottla.wire.names import NO_LEADER
 
 brokers = st.sets(st.integers(1, 6))

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from enum import Enum
 from typing import NamedTuple
 
-from ottla.broker.controller.fence_budget import FenceBudget
+from ottla.broker.controller.decisions.fence_budget import FenceBudget
 
 SUSPECT_S = 1.0
 """A link that cannot reach its broker says so again at least twice in this time."""

@@ -1,6 +1,6 @@
 """A broker behind a bad network is not fenced again and again."""
 
-from ottla.broker.controller.fence_budget import FENCES, PERIOD_S, FenceBudget
+from ottla.broker.controller.decisions.fence_budget import FENCES, PERIOD_S, FenceBudget
 
 
 def test_a_broker_may_be_fenced_three_times_in_the_period_and_no_more():

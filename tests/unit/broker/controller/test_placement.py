@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.controller.placement import alternating, check_assignment, place
+from ottla.broker.controller.decisions.placement import alternating, check_assignment, place
 from ottla.wire.errors import InvalidPartitions, InvalidReplicaAssignment, InvalidReplicationFactor
 
 FIVE_IN_TWO = {1: "a", 2: "a", 3: "a", 4: "b", 5: "b"}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.broker.cluster_view import ClusterView
-from ottla.broker.controller.pieces import PIECE_BYTES, in_pieces
+from ottla.broker.controller.decisions.pieces import PIECE_BYTES, in_pieces
 from ottla.broker.storage.log_config import CONFIG_VALUE_MAX, parse_topic_config, plain_topic_config
 from ottla.wire.control import (
     ControlRequest,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.broker.controller.cluster import Cluster, Topic
+from ottla.broker.controller.decisions.cluster import Cluster, Topic
 from ottla.wire.names import TopicPartition
 from ottla.zk.metadata import VersionedState
 from ottla.zk.znodes.topics import PartitionStateZnode

@@ -1,6 +1,6 @@
 """Commands that drive a real FenceGuard; see tests/cases/fencing."""
 
-from ottla.broker.controller.fence_guard import FenceGuard, Verdict, Witnesses
+from ottla.broker.controller.decisions.fence_guard import FenceGuard, Verdict, Witnesses
 from tests.support.transcripts import Command, numbers
 
 

@@ -7,11 +7,11 @@ is decided in leaders.py, how a partition moves in reassignment.py.
 
 from collections.abc import Collection, Iterable, Mapping
 
-from ottla.broker.controller.actions import Action, ReadAgain, RemoveTopic, Tell, WriteStates, WriteTopic
-from ottla.broker.controller.cluster import Broker, Cluster, Topic
-from ottla.broker.controller.leaders import Leaders
-from ottla.broker.controller.orders import Orders
-from ottla.broker.controller.reassignment import Reassignment
+from ottla.broker.controller.decisions.actions import Action, ReadAgain, RemoveTopic, Tell, WriteStates, WriteTopic
+from ottla.broker.controller.decisions.cluster import Broker, Cluster, Topic
+from ottla.broker.controller.decisions.leaders import Leaders
+from ottla.broker.controller.decisions.orders import Orders
+from ottla.broker.controller.decisions.reassignment import Reassignment
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
 from ottla.wire.names import NO_LEADER, TopicPartition
 from ottla.zk.metadata import LoadedTopic, PartitionStateChange, VersionedState

@@ -7,11 +7,11 @@ the others are deleted, each when it lives. It may be told to go elsewhere, or b
 
 from collections.abc import Iterable
 
-from ottla.broker.controller.actions import Action, WriteStates, WriteTopic
-from ottla.broker.controller.cluster import Cluster, Topic
-from ottla.broker.controller.election import Leadership, elect
-from ottla.broker.controller.leaders import Leaders
-from ottla.broker.controller.orders import Orders
+from ottla.broker.controller.decisions.actions import Action, WriteStates, WriteTopic
+from ottla.broker.controller.decisions.cluster import Cluster, Topic
+from ottla.broker.controller.decisions.election import Leadership, elect
+from ottla.broker.controller.decisions.leaders import Leaders
+from ottla.broker.controller.decisions.orders import Orders
 from ottla.wire.names import NO_LEADER, TopicPartition
 
 NOT_YET = -1
