@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.wire.errors import ConfigError
-from ottla.zk.znodes.cluster import SecretZnode
-from ottla.zk.znodes.controller import ControllerEpochZnode, ControllerZnode
-from ottla.zk.znodes.persistent_paths import PERSISTENT_PATHS
+from ottla.zk.znodes import PERSISTENT_PATHS, ControllerEpochZnode, ControllerZnode, SecretZnode
 
 READ, WRITE, CREATE, DELETE, ADMIN = 1, 2, 4, 8, 16
 ALL = READ | WRITE | CREATE | DELETE | ADMIN

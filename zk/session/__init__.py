@@ -1,1 +1,0 @@
-"""One session with ZooKeeper behind asyncio: its life, its requests and its watches. Nothing outside of here knows kazoo."""
