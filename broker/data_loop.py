@@ -8,9 +8,9 @@ from collections.abc import Callable
 from ottla.broker.data_trust import DataTrust
 from ottla.broker.membership_loop import MembershipLoop
 from ottla.wire.errors import OttlaError
-from ottla.zk.broker_znodes import DataState
 from ottla.zk.membership import mark_reported, write_data
-from ottla.zk.session import ZkSession
+from ottla.zk.session.session import ZkSession
+from ottla.zk.znodes.brokers import DataState
 
 logger = logging.getLogger(__name__)
 

@@ -16,12 +16,12 @@ from ottla.broker.storage.data_folder.shutdown_marker import current_boot_id
 from ottla.net.retry import backoff
 from ottla.wire.errors import OttlaError
 from ottla.wire.messages import BrokerEndpoint, ListenerAddress
-from ottla.zk.broker_znodes import BrokerDataZnode, BrokerZnode, DataState
 from ottla.zk.membership import read_data, register
 from ottla.zk.operations import Stat
-from ottla.zk.session import ZkSession
-from ottla.zk.session_state import SessionState
+from ottla.zk.session.session import ZkSession
+from ottla.zk.session.session_state import SessionState
 from ottla.zk.watches import NodeWatch
+from ottla.zk.znodes.brokers import BrokerDataZnode, BrokerZnode, DataState
 
 logger = logging.getLogger(__name__)
 
@@ -150,14 +150,14 @@ class MembershipLoop:
             self._give_everything_up()  # what this process did with them before, if it did anything, is over
         stamped = None if self.held else await self._stamp()
         broker = replace(self._broker, timestamp_ms=int(time.time() * 1000), data=self.data)
-        registration = await register(
+        broker_epoch = await register(
             self._session, broker, incarnation=uuid.uuid4().hex, boot_id=current_boot_id(), data=stamped
         )
         if self.held:  # not before: a broker whose id is another's looks the same, and has lost nothing
             logger.error("the data of this broker is lost: %s", self._trust.why_lost)
         if stamped is not None:
             self._trust.confirmed(stamped)
-        self.identity = replace(self.identity, broker_epoch=registration.broker_epoch)
+        self.identity = replace(self.identity, broker_epoch=broker_epoch)
         self.registered = True
         self._election = ElectionLoop(self._session, self.identity, self._endpoint, self._policy, self._on_term)
         await self._election.start()

@@ -59,8 +59,8 @@ from ottla.wire.messages import ListenerAddress
 from ottla.wire.names import NO_EPOCH, TopicPartition
 from ottla.wire.native import NATIVE
 from ottla.zk.membership import cluster_id, cluster_secret, ensure_persistent_paths
-from ottla.zk.session import ZkSession
-from ottla.zk.znodes import BrokerZnode
+from ottla.zk.session.session import ZkSession
+from ottla.zk.znodes.brokers import BrokerZnode
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import BrokerNotAvailable, OttlaError
 from ottla.wire.requests import InitProducerIdResponse
 from ottla.zk.metadata import next_producer_id_block
-from ottla.zk.session import ZkSession
+from ottla.zk.session.session import ZkSession
 
 
 class InitProducerIdHandler:

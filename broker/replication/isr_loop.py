@@ -12,8 +12,8 @@ from ottla.wire.errors import OttlaError, StaleBrokerEpoch
 from ottla.wire.names import TopicPartition
 from ottla.zk.isr_notifications import notify_isr_change
 from ottla.zk.metadata import PartitionStateChange, read_partition_state, write_isr
-from ottla.zk.session import ZkSession
-from ottla.zk.znodes import PartitionStateZnode
+from ottla.zk.session.session import ZkSession
+from ottla.zk.znodes.topics import PartitionStateZnode
 
 logger = logging.getLogger(__name__)
 
