@@ -41,7 +41,12 @@ class DataLoop:
         self._resume = resume
         self._heard_in = -1  # the life in which the controller has acted on what was said
         self._stamp_at = time.monotonic() + STAMP_S
+        self._heard = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+
+    def controller_spoke(self) -> None:
+        """Perhaps it has acted on what was said."""
+        self._heard.set()
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="data")
@@ -53,7 +58,12 @@ class DataLoop:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(CHECK_S)
+            try:
+                async with asyncio.timeout(CHECK_S):
+                    await self._heard.wait()
+            except TimeoutError:
+                pass
+            self._heard.clear()
             try:
                 await self._look()
             except (OSError, OttlaError) as error:
