@@ -9,6 +9,19 @@ from ottla.wire.control import (
     UpdateMetadataRequest,
     WitnessRequest,
 )
+from ottla.wire.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
 from ottla.wire.messages import Request
 from ottla.wire.requests import (
     AlterConfigsRequest,
@@ -38,6 +51,17 @@ REQUESTS: dict[int, type[Request]] = {
         CreatePartitionsRequest,
         AlterConfigsRequest,
         ReassignRequest,
+        FindCoordinatorRequest,
+        JoinGroupRequest,
+        SyncGroupRequest,
+        HeartbeatRequest,
+        LeaveGroupRequest,
+        OffsetCommitRequest,
+        OffsetFetchRequest,
+        OffsetDeleteRequest,
+        DescribeGroupsRequest,
+        ListGroupsRequest,
+        DeleteGroupsRequest,
         BrokerHandshakeRequest,
         WitnessRequest,
         ControlledShutdownRequest,
