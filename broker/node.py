@@ -10,10 +10,11 @@ from functools import partial
 
 from ottla import __version__, compiled
 from ottla.broker.admin.app import AdminServer
+from ottla.broker.api.configs import ConfigHandlers
 from ottla.broker.api.control import ControlHandlers
 from ottla.broker.api.dispatch import ApiHandler, Dispatch
 from ottla.broker.api.fetch import FetchHandler
-from ottla.broker.api.leadership import LeadershipHandlers, ask_for_replacement, leave_in_order
+from ottla.broker.api.leadership import LeadershipHandlers
 from ottla.broker.api.metadata import ApiVersionsHandler, MetadataHandler
 from ottla.broker.api.offsets import ListOffsetsHandler
 from ottla.broker.api.produce import ProduceHandler
@@ -24,6 +25,7 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.claims import ControllerClaims
 from ottla.broker.controller.control_loop import ControllerPolicy
+from ottla.broker.controller_client import ask_for_replacement, leave_in_order
 from ottla.broker.data_loop import DataLoop
 from ottla.broker.data_trust import DataTrust
 from ottla.broker.listeners import parse_address
@@ -237,6 +239,7 @@ class Node:
     ) -> dict[Api, ApiHandler]:
         metrics = self._metrics
         topics = TopicHandlers(lambda: membership.controller)
+        configs = ConfigHandlers(lambda: membership.controller)
         leadership = LeadershipHandlers(lambda: membership.controller)
         control = ControlHandlers(lambda: membership.identity, partitions, view, claims)
         software = f"ottla {__version__}"
@@ -253,9 +256,11 @@ class Node:
             Api.API_VERSIONS: ApiVersionsHandler(lambda: membership.identity, software),
             Api.CREATE_TOPICS: topics.create,
             Api.DELETE_TOPICS: topics.delete,
-            Api.CREATE_PARTITIONS: topics.add_partitions,
-            Api.ALTER_CONFIGS: topics.set_config,
-            Api.ALTER_PARTITION_REASSIGNMENTS: topics.move,
+            Api.CREATE_PARTITIONS: topics.create_partitions,
+            Api.ALTER_CONFIGS: configs.alter,
+            Api.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter,
+            Api.ALTER_PARTITION_REASSIGNMENTS: leadership.reassign,
+            Api.LIST_PARTITION_REASSIGNMENTS: leadership.reassignments,
             Api.INIT_PRODUCER_ID: producer_ids,
             Api.BROKER_HANDSHAKE: control.handshake,
             Api.CONTROLLED_SHUTDOWN: leadership.shutdown,

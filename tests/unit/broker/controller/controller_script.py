@@ -1,16 +1,32 @@
 """Commands that drive a real ControllerState against a ZooKeeper of dictionaries; see tests/cases/controller."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ottla.broker.controller.decisions.placement import place
-from ottla.broker.controller.decisions.state import (
+from ottla.broker.controller.decisions.actions import (
     Action,
-    Broker,
-    ControllerState,
+    CreatePartitions,
+    CreateTopic,
+    MarkForDeletion,
     ReadAgain,
     RemoveTopic,
     Tell,
+    WriteConfig,
     WriteStates,
+    WriteTopic,
+    caused_by,
+)
+from ottla.broker.controller.decisions.cluster import Broker
+from ottla.broker.controller.decisions.placement import place
+from ottla.broker.controller.decisions.state import ControllerState
+from ottla.wire.admin import (
+    TOPIC_RESOURCE,
+    ConfigAlteration,
+    ConfigChange,
+    ConfigOperation,
+    ElectionType,
+    NewPartitions,
+    NewTopic,
 )
 from ottla.wire.control import LeaderAndIsrRequest, PartitionState, StopReplicaRequest, UpdateMetadataRequest
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
@@ -34,6 +50,9 @@ ERRORS: dict[str, type[OttlaError]] = {
 }
 
 
+SILENT = ("topic", "state", "place", "works")
+"""What changes ZooKeeper behind the controller's back, or leads to nothing."""
+
 MARKS = {"!": DataState.TAIL_SUSPECT, "?": DataState.LOST}
 
 
@@ -45,8 +64,14 @@ class ControllerScript:
         self.topics: dict[str, LoadedTopic] = {}
         self.waiting: list[WriteStates] = []
         self.registered: dict[int, int] = {}
+        self.cause = ""
+        self.events = 0
 
     def run(self, command: Command) -> list[str]:
+        """Every command but ``write``, which goes on with what an earlier one led to, is an event with an id of its own."""
+        if command.name not in ("write", *SILENT):
+            self.events += 1
+            self.cause = f"3-{self.events}"
         return list(getattr(self, f"do_{command.name}")(command))
 
     # --- ZooKeeper -------------------------------------------------------------------------------------------------------
@@ -96,7 +121,8 @@ class ControllerScript:
 
     def do_write(self, command: Command) -> list[str]:
         """write [<topic>-<partition>=<error>]: carry out the oldest write that waits, as ZooKeeper would."""
-        changes = self.waiting.pop(0).changes
+        action = self.waiting.pop(0)
+        changes, self.cause = action.changes, action.cause
         results: dict[TopicPartition, int | OttlaError] = {}
         for change in changes:
             if str(change.partition) in command.options:
@@ -169,9 +195,71 @@ class ControllerScript:
         """unclean [<topic>-<partition> ...]: an operator takes whoever lives."""
         return self._show(self.controller.unclean_leaders([_partition(word) for word in command.words] or None))
 
+    # --- requests --------------------------------------------------------------------------------------------------------
+
+    def do_create_topic(self, command: Command) -> list[str]:
+        """create_topic <name> [partitions=] [factor=] [on=<replicas>;<replicas>] [id=] [<setting>=<value>]"""
+        options = dict(command.options)
+        on, topic_id = options.pop("on", None), options.pop("id", "")
+        assignment = [list(numbers(text)) for text in on.split(";")] if on is not None else None
+        count, factor = int(options.pop("partitions", "1")), int(options.pop("factor", "1"))
+        new = NewTopic(command.words[0], count, factor, options, assignment, topic_id)
+        return self._asked(lambda: self.controller.requests.create_topic(new, topic_id or f"id-of-{new.name}"))
+
+    def do_delete_topic(self, command: Command) -> list[str]:
+        """delete_topic <name> [id=]"""
+        name, topic_id = command.words[0], command.options.get("id", "")
+        return self._asked(lambda: self.controller.requests.delete_topic(name, topic_id))
+
+    def do_create_partitions(self, command: Command) -> list[str]:
+        """create_partitions <topic> <count> [on=<replicas>;<replicas>]"""
+        on = command.options.get("on")
+        assignment = [list(numbers(text)) for text in on.split(";")] if on is not None else None
+        new = NewPartitions(command.words[0], int(command.words[1]), assignment)
+        return self._asked(lambda: self.controller.requests.create_partitions(new))
+
+    def do_alter_config(self, command: Command) -> list[str]:
+        """alter_config <topic> [<setting>=<value>]: an empty value takes the setting away."""
+        changes = [
+            ConfigChange(key, ConfigOperation.SET if value else ConfigOperation.DELETE, value or None)
+            for key, value in command.options.items()
+        ]
+        altered = ConfigAlteration(TOPIC_RESOURCE, command.words[0], changes)
+        return self._asked(lambda: self.controller.requests.alter_config(altered))
+
     def do_move(self, command: Command) -> list[str]:
-        """move <topic>-<partition> <replicas>: give a partition other replicas."""
-        return self._show(self.controller.move(_partition(command.words[0]), numbers(command.words[1])))
+        """move <topic>-<partition> <replicas>|back: give a partition other replicas, or call that off."""
+        where, target = _partition(command.words[0]), command.words[1]
+        replicas = numbers(target) if target != "back" else None
+        return self._asked(lambda: self.controller.requests.reassign(where, replicas))
+
+    def do_elect(self, command: Command) -> list[str]:
+        """elect preferred|unclean [<topic>-<partition> ...]: what is answered, after a look at what is written at once."""
+        election = ElectionType[command.words[0].upper()]
+        wanted = [_partition(word) for word in command.words[1:]] or None
+        results = self.controller.elections_needed(election, wanted)
+        elect = (
+            self.controller.unclean_leaders if election is ElectionType.UNCLEAN else self.controller.preferred_leaders
+        )
+        lines = self._show(elect(wanted))
+        while self.waiting:
+            lines += self.do_write(Command("write", [], {}))
+        results = self.controller.elections_held(election, results)
+        return lines + [f"{where}: {_refusal(error) if error else 'elected'}" for where, error in results.items()]
+
+    def do_moves(self, command: Command) -> list[str]:
+        """moves: what is under way."""
+        return [
+            f"{m.topic}-{m.partition} on {listed(m.replicas)} (come {listed(m.adding)}, go {listed(m.removing)})"
+            for m in self.controller.requests.reassignments(None)
+        ]
+
+    def _asked(self, decide: Callable[[], list[Action]]) -> list[str]:
+        try:
+            actions = decide()
+        except OttlaError as error:
+            return [f"refused, {_refusal(error)}"]
+        return self._show(actions)
 
     def do_place(self, command: Command) -> list[str]:
         """place <partitions> <replication factor> <broker>:<rack> ..."""
@@ -187,25 +275,62 @@ class ControllerScript:
     # --- actions ---------------------------------------------------------------------------------------------------------
 
     def _show(self, actions: list[Action]) -> list[str]:
+        """What is to be done; all but states is written at once."""
         lines: list[str] = []
-        for action in actions:
+        for action in caused_by(self.cause, actions):
             if isinstance(action, WriteStates):
                 self.waiting.append(action)
-                lines += [f"write {_change(change)}" for change in action.changes]
+                lines += [f"write {_change(change)} [{action.cause}]" for change in action.changes]
             elif isinstance(action, Tell):
-                lines.append(f"tell {action.broker}@{action.request.broker_epoch} {_order(action)}")
+                assert action.request.cause == action.cause
+                lines.append(f"tell {action.broker}@{action.request.broker_epoch} {_order(action)} [{action.cause}]")
             elif isinstance(action, RemoveTopic):
-                lines.append(f"remove {action.name}")
+                lines.append(f"remove {action.name} [{action.cause}]")
             elif isinstance(action, ReadAgain):
-                lines.append(f"read {action.name} again")
+                lines.append(f"read {action.name} again [{action.cause}]")
             else:
-                topic = self.controller.topics[action.name]
-                self.topics[action.name] = replace(
-                    self.topics[action.name], topic=topic.znode(), version=topic.version + 1
-                )
-                lines.append(f"write {action.name}: {_assignment(topic.znode())}, if version {topic.version}")
-                lines += self._show(self.controller.topic_written(action.name, topic.version + 1))
+                lines += self._write(action)
         return lines
+
+    def _write(self, action: CreateTopic | CreatePartitions | WriteConfig | WriteTopic | MarkForDeletion) -> list[str]:
+        name, controller, cause = action.name, self.controller, f"[{action.cause}]"
+        if isinstance(action, CreateTopic):
+            self.topics[name] = LoadedTopic(name, action.topic, 0, action.config, _first(action.states))
+            settings = "".join(f" {key}={value}" for key, value in action.config.items())
+            return [
+                f"create {name}: {_assignment(action.topic)}{settings} {cause}",
+                *self._show(controller.topic_created(self.topics[name])),
+            ]
+        loaded = self.topics[name]
+        if isinstance(action, CreatePartitions):
+            states = {**loaded.states, **_first(action.states)}
+            self.topics[name] = replace(loaded, topic=action.topic, version=loaded.version + 1, states=states)
+            new = {partition: action.topic.partitions[partition] for partition in action.states}
+            return [
+                f"add to {name}: {_assignment(TopicZnode(new))} {cause}",
+                *self._show(controller.partitions_created(self.topics[name])),
+            ]
+        if isinstance(action, WriteConfig):
+            self.topics[name] = replace(loaded, config=action.config)
+            settings = "".join(f" {key}={value}" for key, value in action.config.items()) or " none"
+            return [
+                f"settings of {name}:{settings} {cause}",
+                *self._show(controller.config_changed(name, action.config)),
+            ]
+        if isinstance(action, MarkForDeletion):
+            return [f"mark {name} for deletion {cause}", *self._show(controller.deletions_seen([name]))]
+        topic = controller.topics[name]
+        self.topics[name] = replace(loaded, topic=topic.znode(), version=topic.version + 1)
+        line = f"write {name}: {_assignment(topic.znode())}, if version {topic.version} {cause}"
+        return [line, *self._show(controller.topic_written(name, topic.version + 1))]
+
+
+def _first(states: Mapping[int, PartitionStateZnode]) -> dict[int, VersionedState]:
+    return {partition: VersionedState(state, 0) for partition, state in states.items()}
+
+
+def _refusal(error: OttlaError) -> str:
+    return f"{error.wire_name()}: {error}"
 
 
 def _partition(text: str) -> TopicPartition:
