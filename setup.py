@@ -16,11 +16,11 @@ PACKAGE = Path("src/ottla")
 MARKER = PACKAGE / "compiled.txt"
 
 COMPILED = [
-    "wire/batch", "wire/connection", "wire/framing", "wire/native", "wire/payload_check",
-    "net/busy_poll", "net/connection", "net/exchange", "net/reply",
+    "wire/batch", "wire/dialect", "wire/framing", "wire/native", "wire/payload_check",
+    "net/answers", "net/busy_poll", "net/connection", "net/exchange", "net/reply",
     "broker/api/dispatch", "broker/api/fetch", "broker/api/parts", "broker/api/produce", "broker/api/replica_fetch",
-    "broker/replication/followed", "broker/replication/followers", "broker/replication/partition",
-    "broker/replication/purgatory", "broker/replication/state", "broker/replication/waiting",
+    "broker/purgatory", "broker/replication/fetch_sessions", "broker/replication/followed", "broker/replication/partition",
+    "broker/replication/state",
     "broker/storage/disk_health", "broker/storage/incoming", "broker/storage/log", "broker/storage/producers/states",
     "broker/storage/segments/index", "broker/storage/segments/mapped_file", "broker/storage/segments/segment",
     "broker/storage/segments/segments",

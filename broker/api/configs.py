@@ -18,7 +18,7 @@ from ottla.wire.admin import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from ottla.wire.connection import IncomingRequest
+from ottla.wire.dialect import IncomingRequest
 
 RESOURCES_MAX = 1_000
 

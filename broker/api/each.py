@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import NamedTuple, TypeVar
 
 from ottla.broker.controller.api import Asked, ControllerApi
-from ottla.wire.connection import IncomingRequest
+from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import NO_ERROR, InvalidRequest, NotController, OttlaError, RequestTimedOut
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from ottla.wire.admin import (
     TopicResult,
     TopicToDelete,
 )
-from ottla.wire.connection import IncomingRequest
+from ottla.wire.dialect import IncomingRequest
 
 TOPICS_MAX = 1_000
 

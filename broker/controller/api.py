@@ -22,7 +22,7 @@ from ottla.wire.admin import (
 )
 from ottla.wire.errors import RequestTimedOut
 from ottla.wire.names import TopicPartition
-from ottla.zk.znodes import uuid_to_text
+from ottla.zk.znodes.uuids import uuid_to_text
 
 
 class Asked(NamedTuple):

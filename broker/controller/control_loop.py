@@ -20,14 +20,15 @@ from ottla.wire.control import LeaderAndIsrRequest
 from ottla.wire.errors import StaleBrokerEpoch, StaleControllerEpoch
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
-from ottla.zk import isr_notifications
-from ottla.zk.broker_znodes import DataState
 from ottla.zk.election import ControllerTerm
+from ottla.zk.isr_notifications import take_isr_changes
 from ottla.zk.membership import fence, live_brokers
 from ottla.zk.metadata import load_topics
-from ottla.zk.session import ZkSession
+from ottla.zk.session.session import ZkSession
 from ottla.zk.watches import ChildrenWatch
-from ottla.zk.znodes import BrokerZnode, DeleteTopicZnode
+from ottla.zk.znodes.brokers import BrokerZnode, DataState
+from ottla.zk.znodes.isr_changes import IsrChangeZnode
+from ottla.zk.znodes.topics import DeleteTopicZnode
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class ControlLoop:
         self._watches = [
             ChildrenWatch(session, BrokerZnode.PARENT, self._brokers_notified),
             ChildrenWatch(session, DeleteTopicZnode.PARENT, self._deletions_notified),
-            ChildrenWatch(session, isr_notifications.PARENT, self._isr_notified),
+            ChildrenWatch(session, IsrChangeZnode.PARENT, self._isr_notified),
         ]
         self._guard = FenceGuard()
         self.api = ControllerApi(self._state, self._executor, self._events, self._removals)
@@ -215,7 +216,7 @@ class ControlLoop:
 
     def _isr_notified(self, names: list[str]) -> None:
         async def read(cause: Cause) -> None:
-            changed = await isr_notifications.take_isr_changes(self._session, names)
+            changed = await take_isr_changes(self._session, names)
             for topic in sorted({where.topic for where in changed}):
                 await self._executor.read_again(topic, cause)
 
@@ -236,10 +237,10 @@ class ControlLoop:
         live = await live_brokers(self._session)
         return {
             i: Broker(
-                BrokerEndpoint(i, found.broker.host, found.broker.port, found.broker.rack, found.broker.endpoints()),
-                found.broker.broker_epoch,
-                found.broker.data,
-                found.broker.reported,
+                BrokerEndpoint(i, found.host, found.port, found.rack, found.endpoints()),
+                found.broker_epoch,
+                found.data,
+                found.reported,
             )
             for i, found in live.items()
         }

@@ -33,7 +33,7 @@ from ottla.zk.metadata import (
     set_topic_config,
     write_partition_states,
 )
-from ottla.zk.session import ZkSession
+from ottla.zk.session.session import ZkSession
 from ottla.zk.topics import add_partitions, create_topic, delete_topic, mark_for_deletion, write_topic
 
 logger = logging.getLogger(__name__)

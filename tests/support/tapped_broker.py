@@ -25,7 +25,7 @@ from ottla.net.channel import Channel
 from ottla.wire.control import PartitionState
 from ottla.wire.names import NO_EPOCH
 from ottla.wire.requests import FetchPart, FetchPartResult
-from ottla.zk.ensemble import free_ports
+from ottla.zk.ensemble.ports import free_ports
 from tests.support.cluster import wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import msgspec
 
 from ottla.wire.control import Order
 from ottla.zk.metadata import PartitionStateChange
-from ottla.zk.znodes import PartitionStateZnode, TopicZnode
+from ottla.zk.znodes.topics import PartitionStateZnode, TopicZnode
 
 
 @dataclass(frozen=True, kw_only=True)

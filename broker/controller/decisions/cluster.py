@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from ottla.wire.control import PartitionState, TopicConfig
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
-from ottla.zk.broker_znodes import DataState
 from ottla.zk.metadata import LoadedTopic, VersionedState
-from ottla.zk.znodes import TopicZnode
+from ottla.zk.znodes.brokers import DataState
+from ottla.zk.znodes.topics import TopicZnode
 
 
 @dataclass(frozen=True)

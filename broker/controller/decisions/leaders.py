@@ -6,9 +6,9 @@ from ottla.broker.controller.decisions.actions import Action, WriteStates
 from ottla.broker.controller.decisions.cluster import Cluster, Topic
 from ottla.broker.controller.decisions.election import Leadership, elect
 from ottla.wire.names import NO_LEADER, TopicPartition
-from ottla.zk.broker_znodes import DataState
 from ottla.zk.metadata import PartitionStateChange
-from ottla.zk.znodes import PartitionStateZnode
+from ottla.zk.znodes.brokers import DataState
+from ottla.zk.znodes.topics import PartitionStateZnode
 
 
 class Leaders:

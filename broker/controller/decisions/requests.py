@@ -37,7 +37,8 @@ from ottla.wire.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.wire.names import PARTITIONS_MAX, TopicPartition, check_topic_name
-from ottla.zk.znodes import PartitionStateZnode, TopicZnode, uuid_from_text, uuid_to_text
+from ottla.zk.znodes.topics import PartitionStateZnode, TopicZnode
+from ottla.zk.znodes.uuids import uuid_from_text, uuid_to_text
 
 
 class Requests:

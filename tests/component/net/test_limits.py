@@ -7,7 +7,7 @@ import pytest
 
 from ottla.net.connection import Connection
 from ottla.net.reply import Reply
-from ottla.wire.connection import IncomingRequest
+from ottla.wire.dialect import IncomingRequest
 from ottla.wire.framing import GROWTH, LENGTH
 from ottla.wire.requests import MetadataRequest
 from tests.component.net.conftest import HELLO, RawPeer, RunningServer, Serve, answer_versions, frame

@@ -32,10 +32,10 @@ from ottla.wire.control import LeaderAndIsrRequest, PartitionState, StopReplicaR
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
-from ottla.zk.broker_znodes import DataState
 from ottla.zk.errors import BadVersion, ConnectionLost, ZkUnavailable
 from ottla.zk.metadata import LoadedTopic, PartitionStateChange, VersionedState
-from ottla.zk.znodes import PartitionStateZnode, TopicZnode
+from ottla.zk.znodes.brokers import DataState
+from ottla.zk.znodes.topics import PartitionStateZnode, TopicZnode
 from tests.support.transcripts import Command, listed, numbers
 
 TAKEN_BUT_LOST = "TakenButLost"

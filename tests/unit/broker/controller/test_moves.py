@@ -5,7 +5,7 @@ import pytest
 from ottla.broker.controller.decisions.cluster import Cluster, Topic
 from ottla.wire.names import TopicPartition
 from ottla.zk.metadata import VersionedState
-from ottla.zk.znodes import PartitionStateZnode
+from ottla.zk.znodes.topics import PartitionStateZnode
 
 
 def moving(leader: int, isr: tuple[int, ...]) -> Topic:

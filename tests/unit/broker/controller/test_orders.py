@@ -4,7 +4,7 @@ from ottla.broker.controller.decisions.state import Action, Broker, ControllerSt
 from ottla.wire.control import UpdateMetadataRequest
 from ottla.wire.messages import BrokerEndpoint
 from ottla.zk.metadata import LoadedTopic, VersionedState
-from ottla.zk.znodes import PartitionStateZnode, TopicZnode
+from ottla.zk.znodes.topics import PartitionStateZnode, TopicZnode
 
 
 def brokers(*ids: int, epoch: int = 1) -> dict[int, Broker]:

@@ -31,11 +31,14 @@ class Fields:
             fields = json.loads(data)
         except (ValueError, RecursionError) as error:
             raise MalformedZnode(path, f"not JSON ({error})") from None
-        if not isinstance(fields, dict):
-            raise MalformedZnode(path, f"a JSON {type(fields).__name__}, not an object")
-        self._fields = fields
+        self._fields = self._object(fields)
         if self.number_or_text("version") < 1:
             self.refuse("its version is below 1")
+
+    def _object(self, value: object) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            self.refuse(f"a JSON {type(value).__name__}, not an object")
+        return value
 
     def refuse(self, why: str) -> NoReturn:
         raise MalformedZnode(self.path, why)
@@ -79,6 +82,15 @@ class Fields:
         if key not in self:
             return default
         return tuple(self._typed(key, text, str) for text in self._typed(key, self._fields[key], list))
+
+    def objects(self, key: str) -> list["Fields"]:
+        """The objects of a list, each to be read as this one."""
+        return [self._inner(value) for value in self._typed(key, self._fields.get(key), list)]
+
+    def _inner(self, value: object) -> "Fields":
+        inner = Fields.__new__(Fields)
+        inner.path, inner._fields = self.path, self._object(value)
+        return inner
 
     def text_map(self, key: str) -> dict[str, str]:
         return {name: self._typed(f"{key}.{name}", text, str) for name, text in self._map(key).items()}

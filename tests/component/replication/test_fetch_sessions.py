@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.broker.api.replica_fetch import COMMITTED_DELAY_S
+from ottla.broker.replication.fetch_sessions import COMMITTED_DELAY_S
 from ottla.broker.replication.state import UNKNOWN, Isr
 from ottla.net.exchange import Answer
 from ottla.wire.errors import (
@@ -310,23 +310,23 @@ async def test_a_follower_says_that_it_dropped_its_last_partition(cluster: Clust
     await cluster.create(ONE)
     await cluster.stop(cluster.follower, ONE, delete=True)
     await cluster.stop(cluster.leader, ONE, delete=True)
-    await eventually(lambda: cluster.leader.places(FOLLOWER) == set())
+    await eventually(lambda: cluster.leader.named_by(FOLLOWER) == set())
 
 
 async def test_what_is_dropped_is_forgotten(cluster: Cluster) -> None:
     await lead(cluster, ONE, OTHER)
     line = cluster.leader.connect(FOLLOWER)
     await ask(line, begin(at(ONE, 0), at(OTHER, 0)))
-    assert cluster.leader.places(FOLLOWER) == {ONE, OTHER}
+    assert cluster.leader.named_by(FOLLOWER) == {ONE, OTHER}
     cluster.leader.append(ONE)
     assert await ask(line, go_on(drop=(ONE,))) == [], "there was news of it, and nobody wants it any more"
-    assert cluster.leader.places(FOLLOWER) == {OTHER}
+    assert cluster.leader.named_by(FOLLOWER) == {OTHER}
     await ask(line, go_on(drop=(OTHER, ONE)))
-    assert cluster.leader.places(FOLLOWER) == set()
+    assert cluster.leader.named_by(FOLLOWER) == set()
     session = cluster.leader.sessions[FOLLOWER]
     cluster.leader.append(ONE)
     cluster.leader.append(OTHER)
-    assert (session._places, session._news, session._unaware) == ({}, {}, {})
+    assert (session._cached, session._news, session._unaware) == ({}, {}, {})
 
 
 @pytest.mark.parametrize("same_line", [True, False])
@@ -340,19 +340,19 @@ async def test_what_was_named_before_is_forgotten_when_a_follower_begins_anew(
     waiting = wait(line)
     await turns()
     await ask(line if same_line else cluster.leader.connect(FOLLOWER), begin(at(OTHER, 0)))
-    assert cluster.leader.places(FOLLOWER) == {OTHER}
-    assert len(cluster.leader.rooms.followers.all()) == 1
+    assert cluster.leader.named_by(FOLLOWER) == {OTHER}
+    assert len(cluster.leader.sessions) == 1
     cluster.leader.append(ONE)
     await turns()
     assert parts_of(waiting.result()) == []
-    assert (last._places, last._news, last._unaware) == ({}, {}, {})
-    assert cluster.leader.rooms.replica_fetches.size == 0
+    assert (last._cached, last._news, last._unaware) == ({}, {}, {})
+    assert cluster.leader.fetch_sessions.waiting == 0
 
 
 async def test_two_followers_of_a_partition_are_forgotten_one_by_one(cluster: Cluster) -> None:
     await cluster.create(ONE)
     other = cluster.leader.connect(3)
     await other.channel.request(FetchRequest(0, 1, 1 << 20, [at(ONE, 0)], 3, LIFE), 2.0)
-    assert cluster.leader.places(2) == cluster.leader.places(3) == {ONE}
+    assert cluster.leader.named_by(2) == cluster.leader.named_by(3) == {ONE}
     await other.channel.request(FetchRequest(0, 1, 1 << 20, [], 3, LIFE), 2.0)
-    assert (cluster.leader.places(2), cluster.leader.places(3)) == ({ONE}, set())
+    assert (cluster.leader.named_by(2), cluster.leader.named_by(3)) == ({ONE}, set())

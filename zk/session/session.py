@@ -1,4 +1,4 @@
-"""One ZooKeeper session behind asyncio: its life. The only file that knows kazoo. What it can be asked is in requests.py.
+"""One ZooKeeper session behind asyncio: its life. What it can be asked is in requests.py.
 
 kazoo runs its own threads; everything it tells us is carried to the event loop before anybody else sees it. Requests are
 pipelined and never retried here: a lost connection leaves a write's outcome unknown, and only the caller can find it out.
@@ -20,13 +20,13 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from ottla.zk.access import Digest
-from ottla.zk.connect_string import parse_connect
 from ottla.zk.errors import AuthenticationFailed, ConnectionLost, SessionExpired, ZkError, ZkUnavailable
-from ottla.zk.handshake import Handshake, HandshakeSocket
-from ottla.zk.pipeline import Pipeline, call_safely, finish
-from ottla.zk.requests import ZkRequests
-from ottla.zk.session_state import SessionLife
-from ottla.zk.session_state import SessionState as SessionState
+from ottla.zk.session.connect_string import parse_connect
+from ottla.zk.session.handshake import Handshake, HandshakeSocket
+from ottla.zk.session.pipeline import Pipeline, call_safely, finish
+from ottla.zk.session.requests import ZkRequests
+from ottla.zk.session.session_state import SessionLife
+from ottla.zk.session.session_state import SessionState as SessionState
 
 logger = logging.getLogger(__name__)
 

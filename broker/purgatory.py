@@ -1,4 +1,4 @@
-"""Requests that wait for something to happen to a partition: fetches for records, acks for the high watermark.
+"""Requests that wait for something to happen: acks for the high watermark, fetches of consumers for records.
 
 Kafka's pattern: an operation that cannot complete is watched under the keys of its partitions and tried again whenever
 one of its keys is touched. Touching is cheap and may happen many times in one turn; operations are tried once, at its end.
@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterable
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Any, Protocol
 
 from ottla.net.reply import Later, Reply, Turn
 from ottla.wire.errors import OttlaError, UnknownServerError
@@ -157,6 +157,29 @@ class Purgatory:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = loop.call_at(self._deadlines[0][0], self._time_is_over) if self._deadlines else None
+
+
+class Located(Protocol):
+    """A partition, as far as those who wait for it need it."""
+
+    @property
+    def where(self) -> Hashable: ...
+
+
+class Purgatories:
+    """All that there are, with one turn: whoever serves them ends it. (Followers' fetches wait in their fetch sessions.)"""
+
+    def __init__(self, turn: Turn) -> None:
+        self.produce = Purgatory(turn)
+        """Produce requests, until their records are committed."""
+        self.fetch = Purgatory(turn)
+        """Fetches of consumers, until more records are committed."""
+
+    def partition_changed(self, partition: Located) -> None:
+        """More of it is committed, or it is not what it was."""
+        where = partition.where
+        self.produce.touch(where)
+        self.fetch.touch(where)
 
 
 def _complete(operation: Waiting, result_of: Callable[[], Reply | None]) -> None:

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from ottla.zk.errors import SessionExpired
-from ottla.zk.session import SessionState, ZkSession
+from ottla.zk.session.session import SessionState, ZkSession
 
 _CONNECT_REPLY = struct.Struct(">iiqi16sb")
 _REPLY_HEADER = struct.Struct(">iqi")

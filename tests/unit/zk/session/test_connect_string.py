@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.wire.errors import ConfigError
-from ottla.zk.connect_string import ConnectString, parse_connect
+from ottla.zk.session.connect_string import ConnectString, parse_connect
 
 TWO = (("zoo1", 2181), ("zoo2", 2182))
 

@@ -4,7 +4,7 @@ import enum
 from dataclasses import dataclass
 
 from ottla.wire.messages import ListenerAddress
-from ottla.zk.znode_json import Fields, decimal, encode_json
+from ottla.zk.znodes.json_fields import Fields, decimal, encode_json
 
 _PLAINTEXT = "PLAINTEXT"
 

@@ -10,24 +10,17 @@ from hypothesis import strategies as st
 
 from ottla.wire.errors import InvalidTopic, OttlaError
 from ottla.wire.messages import ListenerAddress
-from ottla.zk.znodes import (
-    PERSISTENT_PATHS,
-    BrokerEpochZnode,
-    BrokerState,
-    BrokerZnode,
-    ClusterIdZnode,
-    ControllerEpochZnode,
-    ControllerZnode,
-    DeleteTopicZnode,
-    MalformedZnode,
-    PartitionStateZnode,
-    ProducerIdBlockZnode,
-    SecretZnode,
-    TopicConfigZnode,
-    TopicZnode,
-    uuid_from_text,
-    uuid_to_text,
-)
+from ottla.wire.names import TopicPartition
+from ottla.zk.znodes.brokers import BrokerEpochZnode, BrokerState, BrokerZnode
+from ottla.zk.znodes.cluster import ClusterIdZnode, SecretZnode
+from ottla.zk.znodes.config import TopicConfigZnode
+from ottla.zk.znodes.controller import ControllerEpochZnode, ControllerZnode
+from ottla.zk.znodes.isr_changes import IsrChangeZnode
+from ottla.zk.znodes.json_fields import MalformedZnode
+from ottla.zk.znodes.persistent_paths import PERSISTENT_PATHS
+from ottla.zk.znodes.producer_ids import ProducerIdBlockZnode
+from ottla.zk.znodes.topics import DeleteTopicZnode, PartitionStateZnode, TopicZnode
+from ottla.zk.znodes.uuids import uuid_from_text, uuid_to_text
 
 TOPIC_ID = uuid_to_text(uuid.UUID(int=7))
 
@@ -42,6 +35,7 @@ DECODERS: list[Callable[[bytes], object]] = [
     lambda data: TopicConfigZnode.decode("t", data),
     ProducerIdBlockZnode.decode,
     SecretZnode.decode,
+    lambda data: IsrChangeZnode.decode("isr_change_0000000001", data),
 ]
 
 SAMPLES = [
@@ -55,6 +49,7 @@ SAMPLES = [
     TopicConfigZnode({"k": "v"}).encode(),
     ProducerIdBlockZnode(0, 0, 999).encode(),
     b"ab" * 32,
+    IsrChangeZnode([TopicPartition("t", 1)]).encode(),
 ]
 
 
@@ -199,6 +194,12 @@ def test_any_json_is_read_or_refused(fields: dict[str, object], decode: Callable
         decode(json.dumps({**sample, **fields}).encode())
     except MalformedZnode:
         pass
+
+
+def test_isr_changes_are_read_as_they_were_written() -> None:
+    changed = IsrChangeZnode([TopicPartition("t", 1), TopicPartition("u", 0)])
+    assert json.loads(changed.encode())["partitions"][0] == {"topic": "t", "partition": 1}
+    assert IsrChangeZnode.decode("isr_change_0000000001", changed.encode()) == changed
 
 
 def test_topic_id_must_be_a_uuid() -> None:

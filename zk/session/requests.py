@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 from ottla.zk.access import Acl, AclEntry, AclId, acl_at_creation
-from ottla.zk.connect_string import ConnectString
 from ottla.zk.errors import MultiFailed, NodeExists, NoNode, RequestTooLarge
 from ottla.zk.operations import (
     REQUEST_SIZE_MAX,
@@ -18,13 +17,14 @@ from ottla.zk.operations import (
     Stat,
     request_size,
 )
-from ottla.zk.pipeline import Pipeline, Watch, as_zk_error
+from ottla.zk.session.connect_string import ConnectString
+from ottla.zk.session.pipeline import Pipeline, Watch, as_zk_error
 
 _ANY_VERSION = -1
 
 
 class ZkRequests:
-    """The requests of a session. ``sets_acl``: what it creates belongs to its user (zk/access.py); else to everybody."""
+    """The requests of a session. ``sets_acl``: what it creates belongs to its user (``zk/access.py``); else to everybody."""
 
     connect: ConnectString
     sets_acl: bool
@@ -151,7 +151,7 @@ class ZkRequests:
 
 
 def _stat(stat: Any) -> Stat:
-    return Stat(stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner, stat.dataLength, stat.numChildren)
+    return Stat(stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner)
 
 
 def _check_size(what: str, size: int) -> None:

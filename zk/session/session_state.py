@@ -9,7 +9,7 @@ expired the session before one negotiated timeout after the *sending* of the las
 
 import enum
 
-from ottla.zk.handshake import Handshake
+from ottla.zk.session.handshake import Handshake
 
 
 class SessionState(enum.Enum):

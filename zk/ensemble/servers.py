@@ -4,22 +4,15 @@ Nothing is started here: a process starter runs ``command``. One server runs alo
 """
 
 import asyncio
-import random
-import socket
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.wire.errors import ConfigError
+from ottla.zk.ensemble.java import find_jars, find_java
+from ottla.zk.ensemble.ports import free_ports
 from ottla.zk.errors import ZkUnavailable
-from ottla.zk.java import EnsembleUnavailable, find_jars, find_java
-
-__all__ = ["EnsembleUnavailable", "ZooKeeperServer", "connect_string", "plan_ensemble", "wait_until_serving"]
-
-# Below the range that Linux takes ports for outgoing connections from: a server that is down for a moment must find
-# its port free when it comes back.
-_PORTS = range(12_000, 32_000)
 
 _PROBE_TIMEOUT_S = 2.0
 
@@ -166,22 +159,3 @@ async def wait_until_serving(servers: Sequence[ZooKeeperServer], timeout_s: floa
             late = ", ".join(f"{server.name} ({server.address}, {server.folder})" for server in waiting)
             raise ZkUnavailable(f"not serving after {timeout_s} s: {late}", hint="look into their log files")
         await asyncio.sleep(0.05)
-
-
-def free_ports(count: int, *, avoid: Collection[int] = ()) -> list[int]:
-    """Ports on which nobody listens at the moment, each different, and none of those to ``avoid``."""
-    ports: list[int] = []
-    for port in random.sample(_PORTS, len(_PORTS)):
-        if port in avoid:
-            continue
-        with socket.socket() as probe:
-            # As servers do: a port where only old connections linger counts as free.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise EnsembleUnavailable(f"{count} free ports were not found")

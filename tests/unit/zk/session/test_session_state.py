@@ -1,7 +1,7 @@
 """The state machine behind a session: what is announced, and until when it surely lives."""
 
-from ottla.zk.handshake import Handshake
-from ottla.zk.session_state import SessionLife, SessionState
+from ottla.zk.session.handshake import Handshake
+from ottla.zk.session.session_state import SessionLife, SessionState
 
 CONNECTED, SUSPENDED, EXPIRED = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.EXPIRED
 

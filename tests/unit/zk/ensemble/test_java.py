@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.zk.java import EnsembleUnavailable, find_java, parse_java_version
+from ottla.zk.ensemble.java import EnsembleUnavailable, find_java, parse_java_version
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_what_is_too_old_or_does_not_work_is_passed_over(machine: Machine) -> No
 def test_without_any_java_it_is_told_what_was_seen_and_what_helps(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.zk.java._package_folder", lambda name: None)
+    monkeypatch.setattr("ottla.zk.ensemble.java._package_folder", lambda name: None)
     machine.on_path("11.0.2")
     with pytest.raises(EnsembleUnavailable, match=r"from PATH is version 11") as caught:
         found()

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.zk.access import Digest
 from ottla.zk.errors import AuthenticationFailed
-from ottla.zk.session import ZkSession
+from ottla.zk.session.session import ZkSession
 
 _AUTH, _CLOSE = 100, -11
 _AUTH_FAILED = -115
