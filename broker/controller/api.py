@@ -127,7 +127,7 @@ class ControllerApi:
                 raise RequestTimedOut(
                     f"topic {name!r} is still being deleted: a broker that holds some of it does not answer"
                 )
-            gone.result()
+            await _heard(gone.result(), asked)
 
     async def create_partitions(self, new: NewPartitions, asked: Asked, *, validate_only: bool = False) -> None:
         """Let a topic have more partitions than it has."""
@@ -161,6 +161,9 @@ class ControllerApi:
         self, kind: str, work: Callable[[Cause], Awaitable[Told]], asked: Asked, *, urgent: bool = False
     ) -> None:
         """Do something in turn, and wait until the brokers have heard what follows from it."""
-        told = await self._events.in_turn(kind, work, asked.timeout_s, urgent=urgent)
-        if told:
-            await asyncio.wait(told, timeout=asked.timeout_s)
+        await _heard(await self._events.in_turn(kind, work, asked.timeout_s, urgent=urgent), asked)
+
+
+async def _heard(told: Told, asked: Asked) -> None:
+    if told:
+        await asyncio.wait(told, timeout=asked.timeout_s)

@@ -77,7 +77,10 @@ class Executor:
             elif isinstance(action, ReadAgain):
                 told += await self.read_again(action.name, cause)
             else:
-                told += await self.act(await self._change_topic(action), cause)
+                follows = await self.act(await self._change_topic(action), cause)
+                if isinstance(action, RemoveTopic):
+                    self._removals.removed(action.name, follows)
+                told += follows
         return told
 
     async def read_states(self, partitions: Iterable[TopicPartition], cause: Cause) -> Told:
@@ -130,9 +133,7 @@ class Executor:
             return state.deletions_seen([name])
         if isinstance(action, RemoveTopic):
             await delete_topic(session, term, name)
-            follows = state.topic_removed(name)
-            self._removals.removed(name)
-            return follows
+            return state.topic_removed(name)
         return await self._write_topic(name)
 
     async def _write_topic(self, name: str) -> list[Action]:

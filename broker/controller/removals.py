@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ottla.broker.controller.events import settle
+from ottla.broker.controller.links import Told
 from ottla.wire.errors import NotController
 
 
@@ -12,12 +13,12 @@ class Removals:
     """One term's."""
 
     def __init__(self) -> None:
-        self._waiters: dict[str, set[asyncio.Future[None]]] = {}
+        self._waiters: dict[str, set[asyncio.Future[Told]]] = {}
 
     @contextmanager
-    def of(self, topic: str) -> Iterator[asyncio.Future[None]]:
-        """A future that is done when the topic is gone, as long as somebody waits for it."""
-        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def of(self, topic: str) -> Iterator[asyncio.Future[Told]]:
+        """A future that is done when the topic is gone, with what brokers are told then, as long as somebody waits for it."""
+        gone: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
         waiters = self._waiters.setdefault(topic, set())
         waiters.add(gone)
         try:
@@ -27,9 +28,10 @@ class Removals:
             if not waiters:
                 self._waiters.pop(topic, None)
 
-    def removed(self, topic: str) -> None:
+    def removed(self, topic: str, told: Told) -> None:
+        """It is gone, and brokers are being told."""
         for waiter in self._waiters.get(topic, ()):
-            settle(waiter)
+            settle(waiter, told)
 
     def close(self) -> None:
         """The term is over."""

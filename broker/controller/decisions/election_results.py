@@ -22,9 +22,10 @@ def elections_needed(cluster: Cluster, election: ElectionType, wanted: Iterable[
 
     Who names none hears only of those that need one.
     """
-    known = set(cluster.partitions())
+    partitions = cluster.partitions()
+    known = set(partitions)
     results: Results = {}
-    for where in known if wanted is None else wanted:
+    for where in partitions if wanted is None else wanted:
         place = {"topic": where.topic, "partition": where.partition}
         if where not in known:
             results[where] = UnknownTopicOrPartition(f"{where} does not exist", **place)  # type: ignore[arg-type]

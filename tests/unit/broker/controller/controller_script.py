@@ -1,6 +1,6 @@
 """Commands that drive a real ControllerState against a ZooKeeper of dictionaries; see tests/cases/controller."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ottla.broker.controller.decisions.actions import (
@@ -19,15 +19,6 @@ from ottla.broker.controller.decisions.actions import (
 from ottla.broker.controller.decisions.cluster import Broker
 from ottla.broker.controller.decisions.placement import place
 from ottla.broker.controller.decisions.state import ControllerState
-from ottla.wire.admin import (
-    TOPIC_RESOURCE,
-    ConfigAlteration,
-    ConfigChange,
-    ConfigOperation,
-    ElectionType,
-    NewPartitions,
-    NewTopic,
-)
 from ottla.wire.control import LeaderAndIsrRequest, PartitionState, StopReplicaRequest, UpdateMetadataRequest
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
 from ottla.wire.messages import BrokerEndpoint
@@ -66,10 +57,14 @@ class ControllerScript:
         self.registered: dict[int, int] = {}
         self.cause = ""
         self.events = 0
+        self.reads: dict[str, str] = {}
+        """The topics that are to be read again, and why."""
 
     def run(self, command: Command) -> list[str]:
-        """Every command but ``write``, which goes on with what an earlier one led to, is an event with an id of its own."""
-        if command.name not in ("write", *SILENT):
+        """Every command is an event with an id of its own, but for those that go on with what an earlier one led to."""
+        if command.name == "read" and command.words[0] in self.reads:
+            self.cause = self.reads.pop(command.words[0])
+        elif command.name not in ("write", *SILENT):
             self.events += 1
             self.cause = f"3-{self.events}"
         return list(getattr(self, f"do_{command.name}")(command))
@@ -79,7 +74,7 @@ class ControllerScript:
     def do_topic(self, command: Command) -> list[str]:
         """topic <name> <replicas> ... [min=<min.insync.replicas>] [unclean=true]: created, with all replicas in sync."""
         name, *assignment = command.words
-        replicas = {partition: numbers(text) for partition, text in enumerate(assignment)}
+        replicas = {number: numbers(text) for number, text in enumerate(assignment)}
         states = {p: VersionedState(PartitionStateZnode(r[0], 0, 1, r), 0) for p, r in replicas.items()}
         settings = {"min": "min.insync.replicas", "unclean": "unclean.leader.election.enable"}
         config = {settings[key]: value for key, value in command.options.items()}
@@ -88,7 +83,7 @@ class ControllerScript:
 
     def do_state(self, command: Command) -> list[str]:
         """state <topic>-<partition> [leader=] [isr=] [elr=]: somebody, as a rule the leader, writes the state."""
-        where = _partition(command.words[0])
+        where = partition(command.words[0])
         loaded = self.topics[where.topic]
         old = loaded.states[where.partition]
         state = replace(
@@ -113,11 +108,11 @@ class ControllerScript:
         """
         self.controller = ControllerState(controller_id=9, controller_epoch=3)
         deleting = [name for name in command.options.get("deleting", "").split(",") if name]
-        return self._show(self.controller.loaded(self._register(command.words), self.topics.values(), deleting))
+        return self.show(self.controller.loaded(self._register(command.words), self.topics.values(), deleting))
 
     def do_brokers(self, command: Command) -> list[str]:
         """brokers <broker>@<epoch>[!|?][+] ...: these are registered now."""
-        return self._show(self.controller.brokers_seen(self._register(command.words)))
+        return self.show(self.controller.brokers_seen(self._register(command.words)))
 
     def do_write(self, command: Command) -> list[str]:
         """write [<topic>-<partition>=<error>]: carry out the oldest write that waits, as ZooKeeper would."""
@@ -133,7 +128,7 @@ class ControllerScript:
             else:
                 results[change.partition] = self._compare_and_set(change)
         lines = [f"{where}: {_result(result)}" for where, result in results.items()]
-        return lines + self._show(self.controller.states_written(changes, results))
+        return lines + self.show(self.controller.states_written(changes, results))
 
     def _register(self, words: list[str]) -> dict[int, Broker]:
         brokers = _brokers(words)
@@ -149,117 +144,51 @@ class ControllerScript:
         return change.version + 1
 
     def do_read(self, command: Command) -> list[str]:
-        return self._show(self.controller.topic_read(self.topics[command.words[0]]))
+        return self.show(self.controller.topic_read(self.topics[command.words[0]]))
 
     def do_look(self, command: Command) -> list[str]:
         """look [<topic>-<partition> ...]: of those, or of all, read what another than the preferred replica leads."""
-        wanted = [_partition(word) for word in command.words] or None
+        wanted = [partition(word) for word in command.words] or None
         found = {
             where: self.topics[where.topic].states[where.partition] for where in self.controller.not_preferred(wanted)
         }
-        return [f"read {where}" for where in found] + self._show(self.controller.states_read(found))
+        return [f"read {where}" for where in found] + self.show(self.controller.states_read(found))
 
     def do_created(self, command: Command) -> list[str]:
-        return self._show(self.controller.topic_created(self.topics[command.words[0]]))
+        return self.show(self.controller.topic_created(self.topics[command.words[0]]))
 
     def do_delete(self, command: Command) -> list[str]:
-        return self._show(self.controller.deletions_seen(command.words))
+        return self.show(self.controller.deletions_seen(command.words))
 
     def do_deleted(self, command: Command) -> list[str]:
         """deleted <topic>[-<partition>] <broker>: the broker has deleted its replicas, or that one."""
         name, broker = command.words[0], int(command.words[1])
         topic = self.controller.topics.get(name)
-        deleted = [TopicPartition(name, number) for number in topic.held_by(broker)] if topic else [_partition(name)]
-        return self._show(self.controller.replicas_deleted(broker, deleted))
+        deleted = [TopicPartition(name, number) for number in topic.held_by(broker)] if topic else [partition(name)]
+        return self.show(self.controller.replicas_deleted(broker, deleted))
 
     def do_removed(self, command: Command) -> list[str]:
-        return self._show(self.controller.topic_removed(command.words[0]))
+        return self.show(self.controller.topic_removed(command.words[0]))
 
     def do_leaves(self, command: Command) -> list[str]:
-        return self._show(self.controller.broker_leaves(int(command.words[0])))
+        return self.show(self.controller.broker_leaves(int(command.words[0])))
 
     def do_failed(self, command: Command) -> list[str]:
         broker, *names = command.words
-        return self._show(self.controller.replicas_failed(int(broker), [_partition(name) for name in names]))
+        return self.show(self.controller.replicas_failed(int(broker), [partition(name) for name in names]))
 
     def do_works(self, command: Command) -> list[str]:
         """works <broker> <topic>-<partition> ...: the broker leads or follows these as it was told."""
         broker, *names = command.words
-        self.controller.replicas_work(int(broker), [_partition(name) for name in names])
+        self.controller.replicas_work(int(broker), [partition(name) for name in names])
         return []
 
     def do_preferred(self, command: Command) -> list[str]:
-        return self._show(self.controller.preferred_leaders())
+        return self.show(self.controller.preferred_leaders())
 
     def do_unclean(self, command: Command) -> list[str]:
         """unclean [<topic>-<partition> ...]: an operator takes whoever lives."""
-        return self._show(self.controller.unclean_leaders([_partition(word) for word in command.words] or None))
-
-    # --- requests --------------------------------------------------------------------------------------------------------
-
-    def do_create_topic(self, command: Command) -> list[str]:
-        """create_topic <name> [partitions=] [factor=] [on=<replicas>;<replicas>] [id=] [<setting>=<value>]"""
-        options = dict(command.options)
-        on, topic_id = options.pop("on", None), options.pop("id", "")
-        assignment = [list(numbers(text)) for text in on.split(";")] if on is not None else None
-        count, factor = int(options.pop("partitions", "1")), int(options.pop("factor", "1"))
-        new = NewTopic(command.words[0], count, factor, options, assignment, topic_id)
-        return self._asked(lambda: self.controller.requests.create_topic(new, topic_id or f"id-of-{new.name}"))
-
-    def do_delete_topic(self, command: Command) -> list[str]:
-        """delete_topic <name> [id=]"""
-        name, topic_id = command.words[0], command.options.get("id", "")
-        return self._asked(lambda: self.controller.requests.delete_topic(name, topic_id))
-
-    def do_create_partitions(self, command: Command) -> list[str]:
-        """create_partitions <topic> <count> [on=<replicas>;<replicas>]"""
-        on = command.options.get("on")
-        assignment = [list(numbers(text)) for text in on.split(";")] if on is not None else None
-        new = NewPartitions(command.words[0], int(command.words[1]), assignment)
-        return self._asked(lambda: self.controller.requests.create_partitions(new))
-
-    def do_alter_config(self, command: Command) -> list[str]:
-        """alter_config <topic> [<setting>=<value>]: an empty value takes the setting away."""
-        changes = [
-            ConfigChange(key, ConfigOperation.SET if value else ConfigOperation.DELETE, value or None)
-            for key, value in command.options.items()
-        ]
-        altered = ConfigAlteration(TOPIC_RESOURCE, command.words[0], changes)
-        return self._asked(lambda: self.controller.requests.alter_config(altered))
-
-    def do_move(self, command: Command) -> list[str]:
-        """move <topic>-<partition> <replicas>|back: give a partition other replicas, or call that off."""
-        where, target = _partition(command.words[0]), command.words[1]
-        replicas = numbers(target) if target != "back" else None
-        return self._asked(lambda: self.controller.requests.reassign(where, replicas))
-
-    def do_elect(self, command: Command) -> list[str]:
-        """elect preferred|unclean [<topic>-<partition> ...]: what is answered, after a look at what is written at once."""
-        election = ElectionType[command.words[0].upper()]
-        wanted = [_partition(word) for word in command.words[1:]] or None
-        results = self.controller.elections_needed(election, wanted)
-        elect = (
-            self.controller.unclean_leaders if election is ElectionType.UNCLEAN else self.controller.preferred_leaders
-        )
-        lines = self._show(elect(wanted))
-        while self.waiting:
-            lines += self.do_write(Command("write", [], {}))
-        results = self.controller.elections_held(election, results)
-        return lines + [f"{where}: {_refusal(error) if error else 'elected'}" for where, error in results.items()]
-
-    def do_moves(self, command: Command) -> list[str]:
-        """moves: what is under way."""
-        return [
-            f"{m.topic}-{m.partition} on {listed(m.replicas)} (come {listed(m.adding)}, go {listed(m.removing)})"
-            for m in self.controller.requests.reassignments(None)
-        ]
-
-    def _asked(self, decide: Callable[[], list[Action]]) -> list[str]:
-        try:
-            actions = decide()
-        except OttlaError as error:
-            return [f"refused, {_refusal(error)}"]
-        return self._show(actions)
+        return self.show(self.controller.unclean_leaders([partition(word) for word in command.words] or None))
 
     def do_place(self, command: Command) -> list[str]:
         """place <partitions> <replication factor> <broker>:<rack> ..."""
@@ -274,7 +203,7 @@ class ControllerScript:
 
     # --- actions ---------------------------------------------------------------------------------------------------------
 
-    def _show(self, actions: list[Action]) -> list[str]:
+    def show(self, actions: list[Action]) -> list[str]:
         """What is to be done; all but states is written at once."""
         lines: list[str] = []
         for action in caused_by(self.cause, actions):
@@ -287,6 +216,7 @@ class ControllerScript:
             elif isinstance(action, RemoveTopic):
                 lines.append(f"remove {action.name} [{action.cause}]")
             elif isinstance(action, ReadAgain):
+                self.reads[action.name] = action.cause
                 lines.append(f"read {action.name} again [{action.cause}]")
             else:
                 lines += self._write(action)
@@ -299,7 +229,7 @@ class ControllerScript:
             settings = "".join(f" {key}={value}" for key, value in action.config.items())
             return [
                 f"create {name}: {_assignment(action.topic)}{settings} {cause}",
-                *self._show(controller.topic_created(self.topics[name])),
+                *self.show(controller.topic_created(self.topics[name])),
             ]
         loaded = self.topics[name]
         if isinstance(action, CreatePartitions):
@@ -308,32 +238,28 @@ class ControllerScript:
             new = {partition: action.topic.partitions[partition] for partition in action.states}
             return [
                 f"add to {name}: {_assignment(TopicZnode(new))} {cause}",
-                *self._show(controller.partitions_created(self.topics[name])),
+                *self.show(controller.partitions_created(self.topics[name])),
             ]
         if isinstance(action, WriteConfig):
             self.topics[name] = replace(loaded, config=action.config)
             settings = "".join(f" {key}={value}" for key, value in action.config.items()) or " none"
             return [
                 f"settings of {name}:{settings} {cause}",
-                *self._show(controller.config_changed(name, action.config)),
+                *self.show(controller.config_changed(name, action.config)),
             ]
         if isinstance(action, MarkForDeletion):
-            return [f"mark {name} for deletion {cause}", *self._show(controller.deletions_seen([name]))]
+            return [f"mark {name} for deletion {cause}", *self.show(controller.deletions_seen([name]))]
         topic = controller.topics[name]
         self.topics[name] = replace(loaded, topic=topic.znode(), version=topic.version + 1)
         line = f"write {name}: {_assignment(topic.znode())}, if version {topic.version} {cause}"
-        return [line, *self._show(controller.topic_written(name, topic.version + 1))]
+        return [line, *self.show(controller.topic_written(name, topic.version + 1))]
 
 
 def _first(states: Mapping[int, PartitionStateZnode]) -> dict[int, VersionedState]:
     return {partition: VersionedState(state, 0) for partition, state in states.items()}
 
 
-def _refusal(error: OttlaError) -> str:
-    return f"{error.wire_name()}: {error}"
-
-
-def _partition(text: str) -> TopicPartition:
+def partition(text: str) -> TopicPartition:
     topic, partition = text.rsplit("-", 1)
     return TopicPartition(topic, int(partition))
 
