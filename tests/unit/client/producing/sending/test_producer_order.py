@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.client.producing.sequences import EPOCH_MAX
+from ottla.client.producing.sending.sequences import EPOCH_MAX
 from ottla.net.exchange import Answer
 from ottla.wire.errors import (
     DuplicateSequenceNumber,
@@ -41,7 +41,7 @@ def check(world, sent):
 def no_number_of_a_dead_line_waits(world):
     """Else what stands before it in its queue would wait for it, and it for that."""
     for batch in world.accumulator.unfinished():
-        assert batch.travels or batch.line is None or not batch.line.dead
+        assert batch.in_flight or batch.line is None or not batch.line.dead
 
 
 def story(seed, *, steps=400, refusals=0.05, forget=0.0, spoiled=0.0, **options):
@@ -107,7 +107,7 @@ class Told:
     def settle(self):
         with self.world.clock.installed():
             while self.world.asked_for:
-                self.world.do_errand()
+                self.world.run_background()
 
     def send(self, value, partition=0):
         with self.world.clock.installed():
@@ -243,7 +243,7 @@ def test_nothing_goes_to_a_new_leader_while_some_is_on_its_way_to_the_old_one():
         told.wait(0.01)
         while told.world.connections[1].requests:
             told.read(1)
-    told.world.hang_up(told.world.connections[0])
+    told.world.disconnect(told.world.connections[0])
     told.calm_down()
     assert [batch.error for batch in early + late] == [None] * 150
     assert told.log == [b"%d" % number for number in range(150)]

@@ -79,23 +79,23 @@ class Sequences:
         Else that would have to come again behind what goes to this one, where it is taken for too old to be known.
         """
         line = self._lines.get(where)
-        return line is None or not line.travelling or line.leader == leader
+        return line is None or not line.in_flight or line.leader == leader
 
     @staticmethod
-    def departs(batch: ProducerBatch, leader: int) -> None:
+    def add_in_flight(batch: ProducerBatch, leader: int) -> None:
         """A batch is on its way."""
-        batch.travels = True
+        batch.in_flight = True
         if batch.line is not None:
-            batch.line.travelling += 1
+            batch.line.in_flight += 1
             batch.line.leader = leader
 
     @staticmethod
-    def returns(batch: ProducerBatch) -> None:
+    def remove_in_flight(batch: ProducerBatch) -> None:
         """A batch was answered, or never will be."""
-        if batch.travels:
-            batch.travels = False
+        if batch.in_flight:
+            batch.in_flight = False
             if batch.line is not None:
-                batch.line.travelling -= 1
+                batch.line.in_flight -= 1
 
     @staticmethod
     def take_back(batch: ProducerBatch) -> None:
@@ -114,7 +114,7 @@ class Sequences:
 
     @staticmethod
     def leave(batch: ProducerBatch) -> None:
-        """A batch has no number any more. Never while it travels: then nobody would wait for it."""
+        """A batch has no number any more. Never while it is in flight: then nobody would wait for it."""
         line = batch.line
         if line is not None:
             line.unfinished.pop(batch, None)
@@ -135,5 +135,5 @@ class Sequences:
                 if batch not in unfinished:
                     line.unfinished.pop(batch, None)
                     line.broken = True
-                elif line.dead and not batch.travels:
+                elif line.dead and not batch.in_flight:
                     self.leave(batch)

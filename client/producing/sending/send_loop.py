@@ -1,4 +1,4 @@
-"""The tasks behind a producer: sender.py sends, and what takes a while is done here, one errand of a kind at a time.
+"""The tasks behind a producer: sender.py sends, and what takes a while is done here, one task of a kind at a time.
 
 Everything here runs on the event loop. ``wake`` may be called from any thread.
 """
@@ -10,16 +10,16 @@ from functools import partial
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
 from ottla.client.producing.accumulator import Accumulator
-from ottla.client.producing.errands_loop import Errands
-from ottla.client.producing.sender import Sender
-from ottla.client.producing.sequences import Sequences
+from ottla.client.producing.sending.background_loop import BackgroundTasks
+from ottla.client.producing.sending.sender import Sender
+from ottla.client.producing.sending.sequences import Sequences
 from ottla.net.channel import Channel
 from ottla.wire.errors import OttlaError
 from ottla.wire.requests import InitProducerIdRequest, InitProducerIdResponse
 
 
 class SendLoop:
-    """Sends what the accumulator holds. Owns the tasks of its errands until ``stop``."""
+    """Sends what the accumulator holds. Owns the background tasks until ``stop``."""
 
     def __init__(self, config: ProducerConfig, cluster: Cluster, accumulator: Accumulator) -> None:
         self._config = config
@@ -27,16 +27,16 @@ class SendLoop:
         self._accumulator = accumulator
         self._sequences = Sequences() if config.idempotent else None
         self._sender = Sender(config, cluster, accumulator, self._sequences, self)
-        self._fates = self._sender.fates
+        self._completion = self._sender.completion
         self.wake = self._sender.wake
         self.wake_here = self._sender.wake_here
-        self._errands = Errands(self.wake_here)
+        self._background = BackgroundTasks(self.wake_here)
 
     # --- for the producer --------------------------------------------------------------------------------------------
 
     async def wait_for_room(self) -> None:
-        while self._accumulator.full and not self._fates.closed:
-            room = self._fates.room()
+        while self._accumulator.full and not self._completion.closed:
+            room = self._completion.room()
             self.wake_here()
             await room
 
@@ -54,27 +54,27 @@ class SendLoop:
             self._sender.flushing -= 1
 
     def stop(self) -> None:
-        """Fail what is still waiting. What travels fails when its connection is closed."""
-        self._errands.stop()
+        """Fail what is still waiting. What is in flight fails when its connection is closed."""
+        self._background.stop()
         self._sender.stop()
 
-    # --- for the sender: errands -------------------------------------------------------------------------------------
+    # --- for the sender: what takes a while, in the background -------------------------------------------------------
 
-    def ask_who_leads(self) -> None:
-        self._errands.run("refresh", self._refresh)
+    def refresh_metadata(self) -> None:
+        self._background.run("refresh", self._refresh)
 
-    def fetch_producer_id(self) -> None:
-        self._errands.run("producer id", self._init_producer_id)
+    def init_producer_id(self) -> None:
+        self._background.run("producer id", self._init_producer_id)
 
     def connect(self, leader: int) -> None:
-        self._errands.run(("connect", leader), partial(self._connect, leader))
+        self._background.run(("connect", leader), partial(self._connect, leader))
 
     def drain(self, channel: Channel, drained: Callable[[], None]) -> None:
         """``drained`` is called when the socket has taken what was sent."""
-        self._errands.run(("drain", object()), partial(self._drain, channel, drained))
+        self._background.run(("drain", object()), partial(self._drain, channel, drained))
 
-    def hang_up(self, channel: Channel) -> None:
-        self._errands.run(("close", channel), channel.close)
+    def disconnect(self, channel: Channel) -> None:
+        self._background.run(("close", channel), channel.close)
 
     async def _init_producer_id(self) -> None:
         assert self._sequences is not None
@@ -95,9 +95,9 @@ class SendLoop:
         for where, leader in known.items():
             if self._cluster.leader(where) not in (None, leader):
                 self._accumulator.hurry(where)  # a new leader: whatever waited for the old one may go now
-        self._sender.leave_replaced()
+        self._sender.disconnect_replaced()
         self.wake_here()
-        await asyncio.sleep(self._fates.next_look_s())
+        await asyncio.sleep(self._completion.next_refresh_s())
 
     async def _connect(self, leader: int) -> None:
         try:

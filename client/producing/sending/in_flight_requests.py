@@ -1,4 +1,4 @@
-"""Produce requests on their way: to whom, with which batches, and how long they are waited for."""
+"""Produce requests in flight: to whom, with which batches, and how long they are waited for."""
 
 import asyncio
 import time
@@ -8,14 +8,14 @@ from collections.abc import Callable
 from ottla.client.producing.batches import ProducerBatch
 from ottla.net.channel import Channel
 
-LOOK_S = 0.3
+CHECK_S = 0.3
 """After so long without an answer, see whether another broker leads by now: a paused one never says so itself."""
 
 
 class SentRequest:
     """A request that was sent and not answered yet."""
 
-    __slots__ = ("batches", "channel", "leader", "look_at", "until")
+    __slots__ = ("batches", "channel", "check_at", "leader", "until")
 
     def __init__(
         self, leader: int, channel: Channel, batches: list[ProducerBatch], now: float, timeout_s: float
@@ -24,21 +24,21 @@ class SentRequest:
         self.channel = channel
         self.batches = batches
         self.until = now + timeout_s
-        self.look_at = 0.0
-        self.look_again(now)
+        self.check_at = 0.0
+        self.schedule_check(now)
 
-    def look_again(self, now: float) -> None:
+    def schedule_check(self, now: float) -> None:
         """Set when to see whether it is overdue: soon, and when a batch's delivery time or the request's own is over."""
-        look_at = now + LOOK_S
-        if now < self.until < look_at:
-            look_at = self.until
+        check_at = now + CHECK_S
+        if now < self.until < check_at:
+            check_at = self.until
         for batch in self.batches:
-            if not batch.done and batch.deadline < look_at:
-                look_at = batch.deadline
-        self.look_at = look_at
+            if not batch.done and batch.deadline < check_at:
+                check_at = batch.deadline
+        self.check_at = check_at
 
 
-class Travelling:
+class InFlightRequests:
     """All of them. ``overdue`` is called with each, again and again, that takes long: one timer for all of them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, overdue: Callable[[SentRequest, float], None]) -> None:
@@ -46,7 +46,7 @@ class Travelling:
         self._overdue = overdue
         self._sent: dict[SentRequest, None] = {}
         self.requests: Counter[int] = Counter()
-        """How many travel to each broker."""
+        """How many are in flight to each broker."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
 
@@ -59,7 +59,7 @@ class Travelling:
     def add(self, sent: SentRequest) -> None:
         self.requests[sent.leader] += 1
         self._sent[sent] = None
-        self._set_timer(sent.look_at)
+        self._set_timer(sent.check_at)
 
     def remove(self, sent: SentRequest) -> bool:
         """It was answered, or its connection is lost; False if it was not known."""
@@ -85,11 +85,11 @@ class Travelling:
         try:
             now = time.monotonic()
             for sent in list(self._sent):
-                if sent.look_at <= now:
+                if sent.check_at <= now:
                     self._overdue(sent, now)
-                    sent.look_again(now)
+                    sent.schedule_check(now)
             for sent in self._sent:
-                self._set_timer(sent.look_at)
+                self._set_timer(sent.check_at)
         except BaseException:
-            self._set_timer(time.monotonic() + LOOK_S)
+            self._set_timer(time.monotonic() + CHECK_S)
             raise

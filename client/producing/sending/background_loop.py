@@ -1,4 +1,4 @@
-"""What a send loop has done beside its sending: connecting, asking who leads. One of a kind at a time."""
+"""What a send loop has done in the background: connecting, asking who leads. One task of a kind at a time."""
 
 import asyncio
 import logging
@@ -9,8 +9,8 @@ from ottla.wire.errors import OttlaError
 logger = logging.getLogger(__name__)
 
 
-class Errands:
-    """Owns the tasks of its errands; ``on_done`` is called after each."""
+class BackgroundTasks:
+    """Owns its tasks; ``on_done`` is called after each."""
 
     def __init__(self, on_done: Callable[[], None]) -> None:
         self._on_done = on_done
@@ -18,7 +18,7 @@ class Errands:
         self._stopped = False
 
     def run(self, key: object, work: Callable[[], Awaitable[None]]) -> None:
-        """Do ``work``, unless an errand of this kind is on its way."""
+        """Do ``work``, unless a task of this kind is running."""
         if key not in self._tasks and not self._stopped:
             self._tasks[key] = asyncio.get_running_loop().create_task(self._run(key, work))
 
@@ -33,7 +33,7 @@ class Errands:
         except OttlaError:
             pass  # it is seen again, if it lasts, by whoever waits for the delivery
         except Exception:
-            logger.exception("an errand of the send loop failed")
+            logger.exception("a background task of the send loop failed")
         finally:
             self._tasks.pop(key, None)
         self._on_done()

@@ -1,6 +1,6 @@
 """What a producer's event loop does at once: takes batches from the accumulator, sends them to the leaders, takes the answers.
 
-Nothing here waits; what takes a while is an errand, which send_loop.py runs. All of it is compiled. An open batch is taken only
+Nothing here waits; what takes a while is left to send_loop.py. All of it is compiled. An open batch is taken only
 when its leader's connection has room for one more request, so that batches grow by themselves under load even without linger.
 """
 
@@ -16,9 +16,9 @@ from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
 from ottla.client.producing.accumulator import Accumulator
 from ottla.client.producing.batches import ProducerBatch
-from ottla.client.producing.fates import Fates
-from ottla.client.producing.sent_request import SentRequest, Travelling
-from ottla.client.producing.sequences import Sequences
+from ottla.client.producing.sending.batch_completion import BatchCompletion
+from ottla.client.producing.sending.in_flight_requests import InFlightRequests, SentRequest
+from ottla.client.producing.sending.sequences import Sequences
 from ottla.net.channel import Channel
 from ottla.net.exchange import Answer
 from ottla.wire.errors import InvalidRecord, LocalProtocolError, NetworkException, OttlaError
@@ -43,18 +43,18 @@ PARTS_MAX = 10_000
 """Batches in one request, over all partitions: what brokers take."""
 
 
-class SendErrands(Protocol):
+class Background(Protocol):
     """What takes a while. Each may be asked for again while it is under way."""
 
-    def ask_who_leads(self) -> None: ...
-    def fetch_producer_id(self) -> None: ...
+    def refresh_metadata(self) -> None: ...
+    def init_producer_id(self) -> None: ...
     def connect(self, leader: int) -> None: ...
     def drain(self, channel: Channel, drained: Callable[[], None]) -> None: ...
-    def hang_up(self, channel: Channel) -> None: ...
+    def disconnect(self, channel: Channel) -> None: ...
 
 
 class Sender:
-    """Sends what the accumulator holds, and takes the answers; what follows from them is decided in fates.py."""
+    """Sends what the accumulator holds, and takes the answers; what follows from them is batch_completion.py's."""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class Sender:
         cluster: Cluster,
         accumulator: Accumulator,
         sequences: Sequences | None,
-        errands: SendErrands,
+        background: Background,
     ) -> None:
         self._config = config
         self._cluster = cluster
         self._accumulator = accumulator
         self._sequences = sequences
-        self._errands = errands
+        self._background = background
         self._loop = asyncio.get_running_loop()
         self._acks = config.required_acks
         self._codec = config.codec
@@ -77,14 +77,14 @@ class Sender:
         self._woken = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
-        self._travelling = Travelling(self._loop, self._overdue)
+        self._in_flight = InFlightRequests(self._loop, self._overdue)
         # Without numbers this alone keeps the order: one batch of a partition at a time, whatever becomes of it.
         self._one_by_one = sequences is None and config.max_in_flight_requests_per_connection == 1
-        self._stood: dict[int, Channel] = {}
+        self._last_channels: dict[int, Channel] = {}
         """The connections to leaders as they were seen last."""
-        self._doubted: set[int] = set()
+        self._unconfirmed: set[int] = set()
         """The leaders whose connection broke since it was told who leads."""
-        self.fates = Fates(config, cluster, accumulator, errands.ask_who_leads)
+        self.completion = BatchCompletion(config, cluster, accumulator, background.refresh_metadata)
         self.flushing = 0
         """How many wait for everything to be sent: then nothing lingers."""
 
@@ -102,41 +102,41 @@ class Sender:
         """As ``wake``, on the event loop's own thread. With nothing on its way, what there is goes at once."""
         if self._woken:
             return
-        if self._travelling or self._linger_s:
+        if self._in_flight or self._linger_s:
             self._loop.call_soon(self._pump)
             self._woken = True
         else:
             self._pump()
 
     def stop(self) -> None:
-        """Fail what is still waiting. What travels fails when its connection is closed."""
+        """Fail what is still waiting. What is in flight fails when its connection is closed."""
         if self._timer is not None:
             self._timer.cancel()
-        self._travelling.stop()
+        self._in_flight.stop()
         try:
-            self.fates.close()
+            self.completion.close()
         except BaseException as error:
             self._failed(error)
 
     def _failed(self, error: BaseException) -> None:
         """Something failed in the middle of a step: nobody may wait for ever for what the step had in its hands."""
-        travelling = {batch for sent in self._travelling.all() for batch in sent.batches}
+        in_flight = {batch for sent in self._in_flight.all() for batch in sent.batches}
         why = (
             error if isinstance(error, OttlaError) else LocalProtocolError(f"the records could not be sent: {error!r}")
         )
-        for batch in self._accumulator.strays(travelling):
+        for batch in self._accumulator.unaccounted(in_flight):
             if batch.done:
                 self._accumulator.release(batch)
                 continue
             try:
-                self.fates.finish(batch, why)
+                self.completion.finish(batch, why)
             except BaseException as another:
                 error = another
                 self._accumulator.release(batch)
         self._accumulator.finish_halved()
         if self._sequences is not None:
             self._sequences.mend(set(self._accumulator.unfinished()))
-        if not self.fates.closed:
+        if not self.completion.closed:
             self._loop.call_later(TICK_S, self._tick)
         if isinstance(error, Exception):
             logger.error("a step of the send loop failed", exc_info=error)
@@ -149,7 +149,7 @@ class Sender:
         """Send all that can be sent now."""
         self._woken = False
         try:
-            if not self.fates.closed and not self._accumulator.empty:
+            if not self.completion.closed and not self._accumulator.empty:
                 self._send_all()
         except BaseException as error:
             self._failed(error)
@@ -157,7 +157,7 @@ class Sender:
     def _send_all(self) -> None:
         now = time.monotonic()  # not the loop's own clock, which uvloop moves by whole milliseconds
         if self._cluster.stale:
-            self._errands.ask_who_leads()
+            self._background.refresh_metadata()
         linger_s = 0 if self.flushing else self._linger_s
         most = 1 if self._one_by_one else BATCHES_PER_REQUEST
         blocked = False
@@ -182,40 +182,40 @@ class Sender:
             if not chosen or self._accumulator.empty:
                 break
         if self._sequences is not None and not self._sequences.ready:
-            self._errands.fetch_producer_id()
+            self._background.init_producer_id()
             blocked = True
         if not self._accumulator.empty:
             self._arm(now, blocked)
 
     def _on_their_way(self) -> set[TopicPartition]:
-        return {batch.where for sent in self._travelling.all() for batch in sent.batches}
+        return {batch.where for sent in self._in_flight.all() for batch in sent.batches}
 
     def _leader_with_room(self, where: TopicPartition) -> int | None:
         """The leader of a partition if its connection stands and can take one more request."""
         leader = self._cluster.leader(where)
         if leader is None:
-            self._errands.ask_who_leads()
+            self._background.refresh_metadata()
             return None
-        if self._travelling.requests[leader] >= self._config.max_in_flight_requests_per_connection:
+        if self._in_flight.requests[leader] >= self._config.max_in_flight_requests_per_connection:
             return None
         channel = self._cluster.open_channel(leader)
-        if channel is not self._stood.get(leader):
-            self._not_as_it_stood(leader, channel)
-        if leader in self._doubted:
-            self._errands.ask_who_leads()
+        if channel is not self._last_channels.get(leader):
+            self._channel_changed(leader, channel)
+        if leader in self._unconfirmed:
+            self._background.refresh_metadata()
             if self._acks == ACKS_NONE:
                 return None
         if channel is None:
-            self._errands.connect(leader)
+            self._background.connect(leader)
             return None
         return leader
 
-    def _not_as_it_stood(self, leader: int, channel: Channel | None) -> None:
+    def _channel_changed(self, leader: int, channel: Channel | None) -> None:
         """A connection is new, or it broke: perhaps because another broker leads, and with acks=0 nothing else will tell."""
-        if self._stood.pop(leader, None) is not None:
-            self._doubted.add(leader)
+        if self._last_channels.pop(leader, None) is not None:
+            self._unconfirmed.add(leader)
         if channel is not None:
-            self._stood[leader] = channel
+            self._last_channels[leader] = channel
 
     def _send(self, leader: int, batches: list[ProducerBatch]) -> None:
         """One request with batches of several partitions, or more where the size demands it."""
@@ -250,12 +250,12 @@ class Sender:
         """A batch cannot be encoded: find the record that is to blame by halves, and fail that one alone."""
         known = error if isinstance(error, OttlaError) else InvalidRecord(f"the record cannot be encoded: {error!r}")
         if len(batch) > 1:
-            self.fates.split(batch, known)
+            self.completion.split(batch, known)
             went_back.add(batch.where)
             return
         if known is not error:
             logger.error("a record cannot be encoded partition=%s", batch.where, exc_info=error)
-        self.fates.finish(batch, known)
+        self.completion.finish(batch, known)
 
     def _send_request(
         self, leader: int, channel: Channel | None, batches: list[ProducerBatch], went_back: set[TopicPartition]
@@ -272,14 +272,14 @@ class Sender:
         parts = [ProducePart(b.where.topic, b.where.partition, len(a)) for b, a in zip(sent, attachments, strict=True)]
         request = ProduceRequest(self._acks, self._config.request_timeout_ms, parts, self._config.receipts)
         if channel is None or not channel.usable:
-            self.fates.lost(sent, NetworkException(f"broker {leader} is gone"), was_sent=False)
+            self.completion.lost(sent, NetworkException(f"broker {leader} is gone"), was_sent=False)
         elif request.acks == ACKS_NONE:
             channel.send_unanswered(request, attachments)
             for batch in sent:
-                self.fates.finish(batch)
+                self.completion.finish(batch)
             # No answer says that the broker keeps up: go on when the socket took the bytes.
-            self._errands.drain(channel, partial(self._drained, leader))
-            self._travelling.requests[leader] += 1
+            self._background.drain(channel, partial(self._drained, leader))
+            self._in_flight.requests[leader] += 1
         else:
             self._call(
                 channel,
@@ -289,17 +289,17 @@ class Sender:
             )
 
     def _call(
-        self, channel: Channel, travelling: SentRequest, request: ProduceRequest, attachments: list[bytearray]
+        self, channel: Channel, in_flight: SentRequest, request: ProduceRequest, attachments: list[bytearray]
     ) -> None:
         try:
-            self._travelling.add(travelling)
-            for batch in travelling.batches:
-                Sequences.departs(batch, travelling.leader)
-            channel.call(request, partial(self._answered, travelling), attachments)
+            self._in_flight.add(in_flight)
+            for batch in in_flight.batches:
+                Sequences.add_in_flight(batch, in_flight.leader)
+            channel.call(request, partial(self._answered, in_flight), attachments)
         except BaseException:
-            self._travelling.remove(travelling)
-            for batch in travelling.batches:
-                Sequences.returns(batch)
+            self._in_flight.remove(in_flight)
+            for batch in in_flight.batches:
+                Sequences.remove_in_flight(batch)
             raise
 
     # --- waiting for answers -----------------------------------------------------------------------------------------
@@ -309,36 +309,36 @@ class Sender:
         try:
             for batch in sent.batches:
                 if not batch.done and batch.deadline <= now:
-                    self.fates.too_late(batch, f"{sent.channel.address} did not answer")
+                    self.completion.too_late(batch, f"{sent.channel.address} did not answer")
                     self.wake_here()  # others may have waited for its fate
             if now >= sent.until:
-                self._errands.hang_up(sent.channel)
+                self._background.disconnect(sent.channel)
             else:
                 self._cluster.suspect(sent.channel.address)
-                self._errands.ask_who_leads()
+                self._background.refresh_metadata()
         except BaseException as error:
             self._failed(error)
 
-    def leave_replaced(self) -> None:
+    def disconnect_replaced(self) -> None:
         """It was told who leads: wait no more for brokers that do not lead what they were sent. They may be paused for ever."""
-        self._doubted.clear()
-        for sent in self._travelling.all():
+        self._unconfirmed.clear()
+        for sent in self._in_flight.all():
             leaders = {self._cluster.leader(batch.where) for batch in sent.batches if not batch.done}
             if not leaders <= {None, sent.leader}:
-                self._errands.hang_up(sent.channel)
+                self._background.disconnect(sent.channel)
 
     def _drained(self, leader: int) -> None:
-        self._travelling.requests[leader] -= 1
+        self._in_flight.requests[leader] -= 1
 
     def _answered(self, sent: SentRequest, answer: Answer | OttlaError) -> None:
         try:
-            if self._travelling.remove(sent):
-                self.fates.answered(sent, answer)
+            if self._in_flight.remove(sent):
+                self.completion.answered(sent, answer)
             self._pump()
         except BaseException as error:
-            self._travelling.remove(sent)
+            self._in_flight.remove(sent)
             for batch in sent.batches:
-                Sequences.returns(batch)
+                Sequences.remove_in_flight(batch)
             self._failed(error)
 
     # --- coming back -------------------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ class Sender:
     def _tick(self) -> None:
         self._timer, self._timer_at = None, float("inf")
         try:
-            self.fates.give_up_expired()
+            self.completion.give_up_expired()
             self._pump()
         except BaseException as error:
             self._failed(error)

@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pytest
 
-import ottla.client.producing.sender
+import ottla.client.producing.sending.sender
 from ottla import compiled
 from ottla.wire.errors import NetworkException, OttlaError
 from ottla.wire.names import TopicPartition
 from tests.support.simulated_producer import TOPIC, World
 
-PARTS = {"accumulator.py", "batches.py", "fates.py", "sender.py", "sent_request.py", "sequences.py"}
-FOLDER = Path(ottla.client.producing.sender.__file__).resolve().parent
+PARTS = {
+    "accumulator.py", "batches.py", "batch_completion.py", "delivery_decision.py", "in_flight_requests.py", "sender.py",
+    "sequences.py",
+}  # fmt: skip
+SENDING = Path(ottla.client.producing.sending.sender.__file__).resolve().parent
+FOLDERS = {SENDING, SENDING.parent}
 LOCKING = {"__enter__", "__exit__", "acquire", "release_lock"}
 """Where a lock is left locked by a failure, nothing can be told any more."""
 
@@ -22,7 +26,7 @@ LOCKING = {"__enter__", "__exit__", "acquire", "release_lock"}
 @functools.cache
 def is_part(file):
     path = Path(file).resolve()
-    return path.name in PARTS and path.parent == FOLDER
+    return path.name in PARTS and path.parent in FOLDERS
 
 
 class Broken(Exception):
@@ -78,11 +82,11 @@ def unhappy_story(step, error):
             except Interrupted:
                 assert error is Interrupted
             except Broken:
-                assert act in (world.sender.wake_here, world.do_errand, world.clock.advance), failing.failed_at
+                assert act in (world.sender.wake_here, world.run_background, world.clock.advance), failing.failed_at
 
     def turn(read=True):
         while world.asked_for:
-            do(world.do_errand)
+            do(world.run_background)
         do(world.clock.advance, 0.05)
         for connection in world.busy():
             if read:
@@ -127,8 +131,8 @@ def check(world, sent, failed_at):
                 connection.answer_one()
     assert after.error is None, failed_at
     assert world.accumulator.pending_bytes == 0, failed_at
-    assert not world.sender._travelling, failed_at
-    assert not +world.sender._travelling.requests, failed_at
+    assert not world.sender._in_flight, failed_at
+    assert not +world.sender._in_flight.requests, failed_at
 
 
 @pytest.mark.skipif(compiled.is_active(), reason="the calls that compiled code makes cannot be seen; OTTLA_PURE=1 can")
@@ -137,7 +141,7 @@ def check(world, sent, failed_at):
 )  # where a generator is closed by the failure
 @pytest.mark.parametrize("error", [Broken, Interrupted])
 def test_whatever_call_fails_every_record_is_delivered_or_has_failed_and_the_next_goes_as_always(error, caplog):
-    caplog.set_level(logging.CRITICAL, "ottla.client.producing.sender")
+    caplog.set_level(logging.CRITICAL, "ottla.client.producing.sending.sender")
     steps = 0
     while True:
         world, sent, failing = unhappy_story(steps, error)
