@@ -23,7 +23,7 @@ from ottla.wire.errors import (
     error_for,
 )
 from ottla.wire.messages import Request
-from ottla.wire.records import encode_batch, split_batches
+from ottla.wire.records import encode_batch
 from ottla.wire.requests import (
     ApiVersionsRequest,
     CreateTopicsRequest,
@@ -38,6 +38,7 @@ from ottla.wire.requests import (
     ProducePart,
     ProduceRequest,
 )
+from tests.support.batches import split_batches
 from tests.support.raw_client import Hung, RawClient, framed, one_record
 from tests.support.victim import Victim
 

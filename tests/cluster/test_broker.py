@@ -21,7 +21,6 @@ from ottla.wire.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from ottla.wire.records import split_batches
 from ottla.wire.requests import (
     FetchPart,
     FetchRequest,
@@ -32,6 +31,7 @@ from ottla.wire.requests import (
     ProduceRequest,
     ProduceResponse,
 )
+from tests.support.batches import split_batches
 from tests.support.broker_requests import WAIT_S, address, batch, leader_of
 from tests.support.raw_client import RawClient, framed
 
