@@ -16,17 +16,17 @@ PACKAGE = Path("src/ottla")
 MARKER = PACKAGE / "compiled.txt"
 
 COMPILED = [
-    "wire/batch", "wire/connection", "wire/framing", "wire/native", "wire/payload_check",
-    "net/busy_poll", "net/connection", "net/exchange", "net/reply",
+    "wire/batch", "wire/dialect", "wire/framing", "wire/native", "wire/payload_check",
+    "net/answers", "net/busy_poll", "net/connection", "net/exchange", "net/reply",
     "broker/api/dispatch", "broker/api/fetch", "broker/api/parts", "broker/api/produce", "broker/api/replica_fetch",
-    "broker/replication/followed", "broker/replication/followers", "broker/replication/partition",
-    "broker/replication/purgatory", "broker/replication/state", "broker/replication/waiting",
+    "broker/purgatory", "broker/replication/fetch_sessions", "broker/replication/followed", "broker/replication/partition",
+    "broker/replication/state",
     "broker/storage/disk_health", "broker/storage/incoming", "broker/storage/log", "broker/storage/producers/states",
     "broker/storage/segments/index", "broker/storage/segments/mapped_file", "broker/storage/segments/segment",
     "broker/storage/segments/segments",
-    "client/producing/accumulator", "client/producing/batches", "client/producing/fates", "client/producing/headers",
-    "client/producing/outbox", "client/producing/partitioner", "client/producing/sender", "client/producing/sent_request",
-    "client/producing/sequences",
+    "client/producing/accumulator", "client/producing/batches", "client/producing/headers", "client/producing/outbox",
+    "client/producing/partitioner", "client/producing/sending/batch_completion", "client/producing/sending/delivery_decision",
+    "client/producing/sending/in_flight_requests", "client/producing/sending/sender", "client/producing/sending/sequences",
 ]  # fmt: skip
 
 WANTED = os.environ.get("OTTLA_COMPILE", "")

@@ -1,6 +1,6 @@
 """The cluster as this broker knows it: the metadata cache that every broker has and any client may ask."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
@@ -25,6 +25,8 @@ class ClusterView:
         """How new this is: controller epoch and the controller's count of changes."""
         self.brokers: dict[int, BrokerEndpoint] = {}
         """Where brokers find each other."""
+        self.on_changed: list[Callable[[], None]] = []
+        """All are called when the controller has told something new."""
         self._found_through: dict[str, list[BrokerEndpoint]] = {}
         """Where clients find them, by listener; made when somebody asks."""
         self._topics: dict[str, TopicMetadata] = {}
@@ -66,6 +68,8 @@ class ClusterView:
         if not request.more:
             # An order may be written before another one and told after it: what came since has not become older by that.
             self.version = max(self.version, (request.controller_epoch, request.version))
+        for changed in self.on_changed:
+            changed()
 
     def _collect(self, request: UpdateMetadataRequest) -> bool:
         """Keep a piece; False if it is the last one of those that were taken already, again because its answer was lost.

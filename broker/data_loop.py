@@ -8,9 +8,9 @@ from collections.abc import Callable
 from ottla.broker.data_trust import DataTrust
 from ottla.broker.membership_loop import MembershipLoop
 from ottla.wire.errors import OttlaError
-from ottla.zk.broker_znodes import DataState
 from ottla.zk.membership import mark_reported, write_data
-from ottla.zk.session import ZkSession
+from ottla.zk.session.session import ZkSession
+from ottla.zk.znodes.brokers import DataState
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,12 @@ class DataLoop:
         self._resume = resume
         self._heard_in = -1  # the life in which the controller has acted on what was said
         self._stamp_at = time.monotonic() + STAMP_S
+        self._heard = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+
+    def controller_spoke(self) -> None:
+        """Perhaps it has acted on what was said."""
+        self._heard.set()
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="data")
@@ -53,7 +58,12 @@ class DataLoop:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(CHECK_S)
+            try:
+                async with asyncio.timeout(CHECK_S):
+                    await self._heard.wait()
+            except TimeoutError:
+                pass
+            self._heard.clear()
             try:
                 await self._look()
             except (OSError, OttlaError) as error:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Sequence
 
 from ottla.broker.storage.data_folder.log_dir import LogDir
-from ottla.zk.broker_znodes import BrokerDataZnode, DataState
+from ottla.zk.znodes.brokers import BrokerDataZnode, DataState
 
 
 class DataTrust:

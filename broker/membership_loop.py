@@ -16,12 +16,12 @@ from ottla.broker.storage.data_folder.shutdown_marker import current_boot_id
 from ottla.net.retry import backoff
 from ottla.wire.errors import OttlaError
 from ottla.wire.messages import BrokerEndpoint, ListenerAddress
-from ottla.zk.broker_znodes import BrokerDataZnode, BrokerZnode, DataState
 from ottla.zk.membership import read_data, register
 from ottla.zk.operations import Stat
-from ottla.zk.session import ZkSession
-from ottla.zk.session_state import SessionState
+from ottla.zk.session.session import ZkSession
+from ottla.zk.session.session_state import SessionState
 from ottla.zk.watches import NodeWatch
+from ottla.zk.znodes.brokers import BrokerDataZnode, BrokerZnode, DataState
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +60,8 @@ class MembershipLoop:
         """Whether records must not be taken yet, for others would count them: the loss of earlier ones was not acted on."""
         self.data = DataState.WHOLE
         """What was said at the last registration of the data folders."""
-        self.on_fenced: Callable[[], None] = lambda: None
-        """Called when this life of the broker is over, before the next one begins."""
+        self.on_fenced: list[Callable[[], None]] = []
+        """All are called when this life of the broker is over, before the next one begins."""
 
     def set_addresses(self, listeners: tuple[ListenerAddress, ...], inter_broker: str) -> None:
         """Where others find this broker; known once it listens, so before ``start``."""
@@ -115,7 +115,7 @@ class MembershipLoop:
         if epoch != self.identity.broker_epoch:
             logger.warning("broker was fenced broker=%d epoch=%d", self._broker.broker_id, self.identity.broker_epoch)
             self.registered = False
-            self.on_fenced()
+            self._give_everything_up()
             self._outdated.set()
 
     async def _run(self) -> None:
@@ -147,20 +147,24 @@ class MembershipLoop:
         # Folders that are not what they should be bear no new stamp: the right ones may be put back yet.
         self.held = self.data is DataState.LOST
         if self.held:
-            self.on_fenced()  # what this process did with them before, if it did anything, is over
+            self._give_everything_up()  # what this process did with them before, if it did anything, is over
         stamped = None if self.held else await self._stamp()
         broker = replace(self._broker, timestamp_ms=int(time.time() * 1000), data=self.data)
-        registration = await register(
+        broker_epoch = await register(
             self._session, broker, incarnation=uuid.uuid4().hex, boot_id=current_boot_id(), data=stamped
         )
         if self.held:  # not before: a broker whose id is another's looks the same, and has lost nothing
             logger.error("the data of this broker is lost: %s", self._trust.why_lost)
         if stamped is not None:
             self._trust.confirmed(stamped)
-        self.identity = replace(self.identity, broker_epoch=registration.broker_epoch)
+        self.identity = replace(self.identity, broker_epoch=broker_epoch)
         self.registered = True
         self._election = ElectionLoop(self._session, self.identity, self._endpoint, self._policy, self._on_term)
         await self._election.start()
+
+    def _give_everything_up(self) -> None:
+        for fenced in self.on_fenced:
+            fenced()
 
     async def _stamp(self) -> BrokerDataZnode | None:
         """What ZooKeeper is to know of the folders. A disk that takes no stamp is no reason not to serve what can be read."""

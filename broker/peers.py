@@ -3,11 +3,13 @@
 import hashlib
 import hmac
 import secrets
+from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from ottla.net.channel import Channel, connect
+from ottla.net.principal import Principal
 from ottla.wire.control import BrokerHandshakeRequest, BrokerHandshakeResponse
 from ottla.wire.errors import BrokerNotAvailable, BrokerRefused, ClusterAuthorizationFailed, OttlaError
 from ottla.wire.messages import BrokerEndpoint
@@ -30,6 +32,16 @@ class Identity:
 
     def __repr__(self) -> str:  # the secret must never get into a log
         return f"Identity(broker_id={self.broker_id}, broker_epoch={self.broker_epoch})"
+
+
+class BrokerPrincipal(Principal):
+    """A peer that has proven to be a broker of this cluster."""
+
+    __slots__ = ("broker_id",)
+
+    def __init__(self, broker_id: int) -> None:
+        super().__init__("Broker", str(broker_id))
+        self.broker_id = broker_id
 
 
 NONCE_BYTES = 16
@@ -64,13 +76,30 @@ class Encounter:
         return len(own_nonce) >= NONCE_BYTES and hmac.compare_digest(self.proof(secret, side), proof)
 
 
-def answer_handshake(me: Identity, request: BrokerHandshakeRequest, nonce: bytes) -> BrokerHandshakeResponse | None:
-    """Our own proof to a broker that has proven itself; None if it has not. ``nonce`` is what we gave this connection."""
-    called = (request.to_broker, request.to_epoch)
-    encounter = Encounter((request.broker_id, request.broker_epoch), called, request.nonce, nonce)
-    if not encounter.proves(me.secret, Side.CALLING, request.proof) or request.to_broker != me.broker_id:
-        return None
-    return BrokerHandshakeResponse(encounter.proof(me.secret, Side.CALLED))
+class Handshakes:
+    """The called side: a nonce for every connection that asks who we are, good for one attempt to prove who asks."""
+
+    def __init__(self) -> None:
+        self._nonces: dict[Hashable, bytes] = {}
+
+    def challenge(self, connection: Hashable) -> bytes:
+        """What a broker must sign to prove itself over this connection."""
+        return self._nonces.setdefault(connection, secrets.token_bytes(NONCE_BYTES))
+
+    def closed(self, connection: Hashable) -> None:
+        """A connection has ended."""
+        self._nonces.pop(connection, None)
+
+    def answer(
+        self, me: Identity, request: BrokerHandshakeRequest, connection: Hashable
+    ) -> BrokerHandshakeResponse | None:
+        """Our own proof to a broker that has proven itself; None if it has not."""
+        called = (request.to_broker, request.to_epoch)
+        caller = (request.broker_id, request.broker_epoch)
+        encounter = Encounter(caller, called, request.nonce, self._nonces.pop(connection, b""))
+        if not encounter.proves(me.secret, Side.CALLING, request.proof) or request.to_broker != me.broker_id:
+            return None
+        return BrokerHandshakeResponse(encounter.proof(me.secret, Side.CALLED))
 
 
 async def connect_as_broker(

@@ -34,7 +34,7 @@ def zookeeper(
         return
     if data is None:
         raise ConfigError("a server needs a folder for its data", hint="give --data DIR")
-    from ottla.zk.ensemble import plan_ensemble
+    from ottla.zk.ensemble.servers import plan_ensemble
 
     [server] = plan_ensemble(data.resolve(), 1, first_client_port=port)
     command = server.command
@@ -68,9 +68,9 @@ def acl(
 
 
 async def _visit(connect: str, digest: "Digest", *, closed: bool, change: bool) -> "TreeReport":
-    from ottla.zk.session import ZkSession
+    from ottla.zk.session.session import ZkSession
     from ottla.zk.tree_acl import set_tree_acl
-    from ottla.zk.znodes import ClusterIdZnode
+    from ottla.zk.znodes.cluster import ClusterIdZnode
 
     session = ZkSession(connect, digest=digest)
     await session.start(_CONNECT_TIMEOUT_S, make_root=False)

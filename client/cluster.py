@@ -38,7 +38,7 @@ METADATA_TIMEOUT_S = 5.0
 IMPATIENT_S = 1.0
 """As long as there are others to ask: a broker that is paused takes connections and never answers."""
 
-LOOK_S = 1.0
+CHECK_S = 1.0
 """How often somebody who waits for a broker's answer looks whether that broker still is the one to ask."""
 
 
@@ -62,7 +62,7 @@ class Cluster:
         """Grows whenever something was learnt: what was derived from the metadata may be outdated then."""
         self.controller = -1
         self.cluster_id = ""
-        self._heard = (0, 0)
+        self._metadata_version = (0, 0)
         """The version of the newest metadata that a broker told: what is older is not listened to."""
         self.watched: set[str] = set()
         """The topics that a refresh asks for: those of the client, and no others."""
@@ -143,8 +143,8 @@ class Cluster:
         return answer
 
     def _check_version(self, answer: MetadataResponse) -> None:
-        if answer.cluster_id == self.cluster_id and answer.version < self._heard:
-            text = f"knows the cluster as of version {answer.version}; {self._heard} was told before"
+        if answer.cluster_id == self.cluster_id and answer.version < self._metadata_version:
+            text = f"knows the cluster as of version {answer.version}; {self._metadata_version} was told before"
             raise BrokerNotAvailable(text)
 
     def _known_names(self) -> set[str]:
@@ -153,7 +153,7 @@ class Cluster:
     def _learn(self, answer: MetadataResponse) -> None:
         if self.cluster_id not in ("", answer.cluster_id):  # its versions and ours have nothing to do with each other
             logger.warning("another cluster answers cluster_id=%s before=%s", answer.cluster_id, self.cluster_id)
-        self._heard = answer.version
+        self._metadata_version = answer.version
         self.cluster_id, self.controller = answer.cluster_id, answer.controller
         self.brokers = {broker.id: broker for broker in answer.brokers}
         for topic in answer.topics:
@@ -232,11 +232,11 @@ class Cluster:
         deadline = time.monotonic() + timeout_s
         while not answer.done():
             left = deadline - time.monotonic()
-            await asyncio.wait([answer], timeout=min(left, LOOK_S))
+            await asyncio.wait([answer], timeout=min(left, CHECK_S))
             if answer.done():
                 break
             self.suspect(channel.address)
-            if left <= LOOK_S:
+            if left <= CHECK_S:
                 await channel.close()  # answers come in order: behind this one nothing else would come either
                 text = f"{channel.address} did not answer {type(request).__name__} in {timeout_s:g} s"
                 raise ClientTimeout(text, broker=channel.address)

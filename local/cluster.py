@@ -23,7 +23,7 @@ from ottla.local.processes import ProcessError, Reaper
 from ottla.local.zookeeper import ZooKeeperServers
 from ottla.wire.errors import ConfigError
 from ottla.zk.access import Digest, read_digest
-from ottla.zk.ensemble import free_ports
+from ottla.zk.ensemble.ports import free_ports
 
 READY_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 15.0

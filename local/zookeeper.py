@@ -8,7 +8,7 @@ from pathlib import Path
 from ottla.local.broker import child_environment
 from ottla.local.errors import LocalClusterError, last_lines
 from ottla.local.processes import Process, ProcessError, Reaper
-from ottla.zk.ensemble import ZooKeeperServer, connect_string, plan_ensemble, wait_until_serving
+from ottla.zk.ensemble.servers import ZooKeeperServer, connect_string, plan_ensemble, wait_until_serving
 from ottla.zk.errors import ZkUnavailable
 
 START_TIMEOUT_S = 60.0

@@ -2,29 +2,24 @@
 
 A handler is called with a request and gives back at once a Reply, or None (nothing to answer), or the promise of a Reply:
 a Later, or a future. Until it is kept the answers of later requests wait behind it. A request's attachments are borrowed:
-they are gone once the handler has returned.
+they are gone once the handler has returned. The peer's first bytes pick its dialect (wire/dialect.py).
 """
 
 import asyncio
-import mmap
 import socket
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
+from ottla.net.answers import Answers, encode, memory_of
 from ottla.net.busy_poll import busy_poll
 from ottla.net.exchange import set_no_delay
+from ottla.net.principal import ANONYMOUS, Principal
 from ottla.net.reply import Later, LaterFromFuture, Reply, Turn
-from ottla.wire import connection as dialect
 from ottla.wire.batch import Buffer
-from ottla.wire.errors import (
-    InvalidRequest,
-    LocalProtocolError,
-    RemoteProtocolError,
-    UnknownServerError,
-)
+from ottla.wire.dialect import Dialect, IncomingRequest, UnreadableRequest
+from ottla.wire.errors import RemoteProtocolError
 from ottla.wire.framing import FRAME_MAX, BufferPool, FrameReader
 
 _GONE = (7, 8)
@@ -33,7 +28,7 @@ _GONE = (7, 8)
 TELL_BYTES = 16 * 1024
 """A connection tells its server what it holds for its peer whenever it is so much more than at the last time."""
 
-Handler = Callable[[dialect.IncomingRequest, "Connection"], "Reply | Later | asyncio.Future[Reply] | None"]
+Handler = Callable[[IncomingRequest, "Connection"], "Reply | Later | asyncio.Future[Reply] | None"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +55,8 @@ class Host(Protocol):
     """What a connection needs of its server."""
 
     handler: Handler
+    listener: str
+    dialects: Sequence[Dialect]
     limits: Limits
     pool: BufferPool
     turn: Turn
@@ -81,7 +78,8 @@ class Connection(asyncio.BufferedProtocol):
         self._limits = host.limits
         self._reader = FrameReader(host.pool, host.limits.first_frame_max)
         self._transport: asyncio.Transport | None = None
-        self._answers: deque[list[Buffer] | tuple[dialect.IncomingRequest, Later]] = deque()
+        self._dialect: Dialect | None = None
+        self._answers = Answers(self._promise_kept)
         self._out: list[Buffer] = []
         self._working = False
         self._greeted = False
@@ -90,16 +88,15 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_began_at: float | None = None
         self._stalled_at: float | None = None
         self._unsent = 0
-        self._held = 0
         self._memory = 0
         self._untold = 0
         self._refused: str | None = None
         self.peer = "?"
         self.ip = "?"
-        self.nonce = b""
-        """What a broker must sign to prove itself on this connection."""
-        self.broker_id: int | None = None
-        """Whom the peer has proven to be; None for a client."""
+        self.listener = host.listener
+        """The name of the listener through which the peer came in."""
+        self.principal: Principal = ANONYMOUS
+        """Whom the peer has proven to be."""
 
     # --- asyncio -----------------------------------------------------------------------------------------------------
 
@@ -115,10 +112,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._host.forget(self)
         self._reader.close()
-        answers, self._answers = self._answers, deque()
-        for answer in answers:
-            if isinstance(answer, tuple):
-                answer[1].abandon()
+        self._answers.abandon()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer()
@@ -140,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._stalled_at = None
-        self._try_head_again()
+        self._answers.try_next_again()
         self._work()
 
     # --- requests ----------------------------------------------------------------------------------------------------
@@ -179,49 +173,53 @@ class Connection(asyncio.BufferedProtocol):
             self._adjust_reading()
 
     def _handle(self, frame: memoryview) -> None:
+        dialect = self._dialect
+        if dialect is None:
+            dialect = self._dialect = self._pick_dialect(frame)
         request = dialect.read_request(frame)
         if not self._greeted:
             self._greeted = True
             self._reader.frame_max = self._limits.frame_max
-        if isinstance(request, dialect.UnreadableRequest):
+        if isinstance(request, UnreadableRequest):
             self._answer(dialect.encode_error(request, request.error))
             return
         reply = self._handler(request, self)
         if isinstance(reply, Reply):
-            self._answer(_encode(request, reply))
+            if dialect.converts and reply.attachments:
+                later = Later()
+                later.reply = reply
+                self._promise(request, later)
+            else:
+                self._answer(encode(request, reply))
         elif reply is not None:
             self._promise(request, reply if isinstance(reply, Later) else LaterFromFuture(reply))
 
+    def _pick_dialect(self, frame: memoryview) -> Dialect:
+        for dialect in self._host.dialects:
+            if dialect.speaks(frame):
+                return dialect
+        raise RemoteProtocolError(
+            f"a request in a dialect that is not spoken here: it begins with {bytes(frame[:4]).hex(' ')}"
+        )
+
     def _answer(self, pieces: list[Buffer]) -> None:
-        if self._answers:
-            self._answers.append(pieces)  # Invariant: answers leave in the order of their requests
-            self._held += _memory_of(pieces)
+        if len(self._answers):
+            self._answers.add(pieces)
         else:
             self._put_out(pieces)
 
-    def _promise(self, request: dialect.IncomingRequest, later: Later) -> None:
+    def _promise(self, request: IncomingRequest, later: Later) -> None:
         request.attachments.clear()  # borrowed: gone by the time of the answer
-        self._answers.append((request, later))
-        later.on_given = self._promise_kept
-        if later.reply is not None:
-            self._promise_kept()
+        self._answers.promise(request, later)
 
     def _promise_kept(self) -> None:
         """Send every answer that waited for this one, up to the next that is not ready."""
         answers = self._answers
-        while answers:
-            head = answers[0]
-            if isinstance(head, tuple):
-                request, later = head
-                if later.reply is None:
-                    break
-                head = _encode(request, later.reply)
-            elif self._held:
-                self._held -= _memory_of(head)
-            self._put_out(head)
-            answers.popleft()
-        if answers:
-            self._try_head_again()
+        pieces = answers.take()
+        while pieces is not None:
+            self._put_out(pieces)
+            pieces = answers.take()
+        answers.try_next_again()
         if self._out and not self._working:
             self._flush()
             if self._read_paused or self._reader.partial:
@@ -236,25 +234,16 @@ class Connection(asyncio.BufferedProtocol):
 
         A fetch that waits is read only then, or a peer that does not read could fill the memory with what it waits for.
         """
-        if self._stalled_at is None and self._answers:
-            head = self._answers[0]
-            if isinstance(head, tuple) and head[1] is later:
-                return True
+        if self._stalled_at is None and self._answers.is_next(later):
+            return True
         later.held_back = True
         return False
-
-    def _try_head_again(self) -> None:
-        """The peer takes answers again, or those before are gone: the next one may have been held back for that."""
-        head = self._answers[0] if self._answers else None
-        if isinstance(head, tuple) and head[1].held_back:
-            head[1].held_back = False
-            head[1].try_again()
 
     def _put_out(self, pieces: list[Buffer]) -> None:
         self._out += pieces
         for piece in pieces:
             self._unsent += len(piece)
-        memory = _memory_of(pieces)
+        memory = memory_of(pieces)
         self._memory += memory
         self._untold += memory
 
@@ -279,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._stalled_at is not None
             or len(self._answers) >= limits.requests_in_flight
-            or self._held > limits.write_buffer_high
+            or self._answers.held > limits.write_buffer_high
         )
 
     def _saturated(self) -> bool:
@@ -311,7 +300,7 @@ class Connection(asyncio.BufferedProtocol):
         unsent = self._transport.get_write_buffer_size() + self._unsent
         if not unsent:
             self._memory = 0
-        return min(self._memory, unsent) + self._held
+        return min(self._memory, unsent) + self._answers.held
 
     def overdue(self, now: float) -> str | None:
         """Why this connection should be cut now, if it should."""
@@ -322,7 +311,7 @@ class Connection(asyncio.BufferedProtocol):
             return "it said nothing sensible"
         if self._frame_began_at is not None and not self._read_paused and now - self._frame_began_at > limits.frame_s:
             return "its frame never ended"
-        if not self._answers and now - self._heard_at > limits.idle_s:
+        if not len(self._answers) and now - self._heard_at > limits.idle_s:
             return "it was idle"
         return None
 
@@ -351,21 +340,3 @@ class Connection(asyncio.BufferedProtocol):
         """Hang up now."""
         if self._transport is not None:
             self._transport.abort()
-
-
-def _memory_of(pieces: list[Buffer]) -> int:
-    """The bytes that are in this process's own memory."""
-    memory = 0
-    for piece in pieces:
-        if not (isinstance(piece, memoryview) and isinstance(piece.obj, mmap.mmap)):
-            memory += len(piece)
-    return memory
-
-
-def _encode(request: dialect.IncomingRequest, reply: Reply) -> list[Buffer]:
-    if reply.error is not None or reply.message is None:
-        return dialect.encode_error(request, reply.error or UnknownServerError())
-    try:
-        return dialect.encode_response(request, reply.message, reply.attachments)
-    except LocalProtocolError as error:
-        return dialect.encode_error(request, InvalidRequest(f"the answer would be too long: {error}"))

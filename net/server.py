@@ -4,11 +4,13 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ottla.net.connection import Connection, Handler, Limits
 from ottla.net.reply import Turn
+from ottla.wire.dialect import Dialect
 from ottla.wire.framing import BufferPool
+from ottla.wire.native import NATIVE
 
 logger = logging.getLogger(__name__)
 
@@ -27,15 +29,23 @@ RECOUNTS = 8
 class Server:
     """Serves one address or more, with one set of limits. ``connections`` are those open now."""
 
-    def __init__(self, handler: Handler, limits: Limits | None = None, turn: Turn | None = None) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        limits: Limits | None = None,
+        turn: Turn | None = None,
+        dialects: Sequence[Dialect] = (NATIVE,),
+    ) -> None:
         self.handler = handler
+        self.listener = ""
+        self.dialects = dialects
         self.limits = limits or Limits()
         self.turn = turn or Turn()
         self.pool = BufferPool(self.limits.pending_frames_bytes)
         self.connections: set[Connection] = set()
         self.refused = 0
-        self.on_broker_lost: Callable[[int], None] = lambda broker_id: None
-        """Called when the connection of a peer that had proven itself as a broker ends."""
+        self.on_closed: list[Callable[[Connection], None]] = []
+        """All are called when a connection has ended."""
         self._per_ip: Counter[str] = Counter()
         self._complaints = 0
         self._put_out = 0
@@ -43,13 +53,13 @@ class Server:
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
 
-    async def start(self, host: str, port: int, handler: Handler | None = None) -> int:
+    async def start(self, host: str, port: int, listener: str = "") -> int:
         """Listen; the port that was taken is given back (``port`` may be 0).
 
-        May be called again for another address, whose requests may go to a handler of its own.
+        May be called again for another address. Its connections know it by the name of its listener.
         """
         loop = asyncio.get_running_loop()
-        door = _Door(self, handler or self.handler)
+        door = _Door(self, listener)
         server = await loop.create_server(lambda: Connection(door), host or None, port, backlog=BACKLOG)
         self._servers.append(server)
         if self._sweeper is None:
@@ -88,8 +98,8 @@ class Server:
                 del self._per_ip[connection.ip]
         if not self.connections:
             self._empty.set()
-        if connection.broker_id is not None:
-            self.on_broker_lost(connection.broker_id)
+        for closed in self.on_closed:
+            closed(connection)
 
     def complain(self, connection: Connection, why: str) -> None:
         self.refused += 1
@@ -132,10 +142,12 @@ class Server:
 
 
 class _Door:
-    """One address of a server, as its connections know it: the server's limits, and a handler of its own."""
+    """One address of a server, as its connections know it."""
 
-    def __init__(self, server: Server, handler: Handler) -> None:
-        self.handler = handler
+    def __init__(self, server: Server, listener: str) -> None:
+        self.listener = listener
+        self.handler = server.handler
+        self.dialects = server.dialects
         self.limits = server.limits
         self.pool = server.pool
         self.turn = server.turn

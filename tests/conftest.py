@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from ottla.zk.access import Digest
-from ottla.zk.session import ZkSession
+from ottla.zk.session.session import ZkSession
 from tests.support.cluster import cluster1 as cluster1
 from tests.support.zookeeper import RunningEnsemble, RunningServer, running_ensemble
 

@@ -12,7 +12,6 @@ from ottla.wire.control import (
 from ottla.wire.messages import Request
 from ottla.wire.requests import (
     AlterConfigsRequest,
-    ApiRange,
     ApiVersionsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -49,7 +48,3 @@ REQUESTS: dict[int, type[Request]] = {
     )
 }
 """Every request that a broker understands, by api."""
-
-API_RANGES = [
-    ApiRange(api=int(api), oldest=cls.versions[0], newest=cls.versions[1]) for api, cls in sorted(REQUESTS.items())
-]

@@ -1,8 +1,8 @@
 """The numbered table of everything that can go wrong between a client and a broker.
 
 Codes are Kafka's. A handler raises one of these classes and dispatch answers with its code, once; the client raises the
-same class on its side. Three flags tell a client what to do: ``retriable`` (the same request may succeed later),
-``refresh_metadata`` (ask who leads before trying again) and ``closes_connection`` (the broker hangs up after answering).
+same class on its side. Two flags tell a client what to do: ``retriable`` (the same request may succeed later) and
+``refresh_metadata`` (ask who leads before trying again).
 """
 
 from typing import ClassVar, Final
@@ -16,7 +16,6 @@ class OttlaError(Exception):
     code: ClassVar[int] = -1
     retriable: ClassVar[bool] = False
     refresh_metadata: ClassVar[bool] = False
-    closes_connection: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -38,12 +37,10 @@ class OttlaError(Exception):
         code: int | None = None,
         retriable: bool = False,
         refresh_metadata: bool = False,
-        closes_connection: bool = False,
     ) -> None:
         super().__init_subclass__()
         cls.retriable = retriable or cls.retriable
         cls.refresh_metadata = refresh_metadata
-        cls.closes_connection = closes_connection
         if code is not None:
             cls.code = code
             assert code not in ERRORS, f"error code {code} stands twice in the table"
@@ -258,7 +255,7 @@ class LocalProtocolError(OttlaError):
     """We were about to send something that the protocol forbids."""
 
 
-class RemoteProtocolError(OttlaError, closes_connection=True):
+class RemoteProtocolError(OttlaError):
     """The other side sent something that the protocol forbids."""
 
 

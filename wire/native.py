@@ -17,6 +17,7 @@ import msgspec
 
 from ottla.wire.apis import REQUESTS
 from ottla.wire.batch import Buffer
+from ottla.wire.dialect import Dialect, IncomingRequest, UnreadableRequest
 from ottla.wire.errors import (
     NO_ERROR,
     InvalidRequest,
@@ -28,6 +29,7 @@ from ottla.wire.errors import (
 )
 from ottla.wire.framing import FRAME_MAX, LENGTH, LENGTH_SIZE
 from ottla.wire.messages import Api, Message, Request
+from ottla.wire.requests import ApiRange
 
 REQUEST_MARK: Final = 0x96  # msgpack's array of six
 RESPONSE_MARK: Final = 0x95  # msgpack's array of five
@@ -59,28 +61,6 @@ _whole_heads: dict[int, msgspec.msgpack.Decoder[Any]] = {
 """Head and fields in one step, for the requests that come most often. Small numbers are themselves in msgpack."""
 
 
-class IncomingRequest:
-    """A request as the broker received it. Its attachments are borrowed: they are gone once the handler returns."""
-
-    __slots__ = ("api", "attachments", "client_id", "correlation_id", "message", "version")
-
-    def __init__(
-        self,
-        api: int,
-        version: int,
-        correlation_id: int,
-        client_id: str,
-        message: Request,
-        attachments: list[memoryview],
-    ) -> None:
-        self.api = api
-        self.version = version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-        self.message = message
-        self.attachments = attachments
-
-
 class IncomingResponse:
     """A response as the client received it."""
 
@@ -91,16 +71,6 @@ class IncomingResponse:
         self.error = error
         self.fields = fields
         self.tail = tail
-
-
-class UnreadableRequest:
-    """A request whose head could be read and that must be answered with an error."""
-
-    __slots__ = ("correlation_id", "error")
-
-    def __init__(self, correlation_id: int, error: OttlaError) -> None:
-        self.correlation_id = correlation_id
-        self.error = error
 
 
 def encode_request(
@@ -115,46 +85,72 @@ def encode_request(
     return pieces
 
 
+class NativeDialect(Dialect):
+    """Requests as Ottla's own clients and brokers send them."""
+
+    def __init__(self) -> None:
+        self.api_ranges = [
+            ApiRange(api=int(api), oldest=cls.versions[0], newest=cls.versions[1])
+            for api, cls in sorted(REQUESTS.items())
+        ]
+        self.converts = False
+
+    def speaks(self, body: memoryview) -> bool:
+        return body[0] & 0xF0 == REQUEST_MARK & 0xF0
+
+    def read_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
+        head, tail = _split(body, REQUEST_MARK)
+        if len(head) > REQUEST_HEAD_MAX:
+            raise RemoteProtocolError(
+                f"a request of {len(head)} bytes without its records; allowed are {REQUEST_HEAD_MAX}"
+            )
+        whole = _whole_heads.get(head[_api_at])
+        if whole is not None:
+            try:
+                _, api, version, correlation_id, client_id, message = whole.decode(head)
+                if version == 0 and 0 <= correlation_id < 2**31 and len(client_id or "") <= CLIENT_ID_MAX:
+                    attachments = cut_attachments(message, tail)
+                    return IncomingRequest(self, api, 0, correlation_id, client_id or "", message, attachments)
+            except (*_UNREADABLE, OttlaError):
+                pass  # step by step, to tell what is wrong with it
+        return self._read_step_by_step(head, tail)
+
+    def _read_step_by_step(self, head: memoryview, tail: memoryview) -> IncomingRequest | UnreadableRequest:
+        try:
+            _, api, version, correlation_id, client_id, fields = _request_head.decode(head)
+        except _UNREADABLE as error:
+            raise RemoteProtocolError(f"a request whose head cannot be read: {error}") from None
+        if not 0 <= correlation_id < 2**31 or (client_id is not None and len(client_id) > CLIENT_ID_MAX):
+            raise RemoteProtocolError("a request whose correlation id or client id is out of range")
+        cls = REQUESTS.get(api)
+        if cls is None or not cls.versions[0] <= version <= cls.versions[1]:
+            unknown = UnsupportedVersion(f"api {api} version {version} is not known here")
+            return UnreadableRequest(self, api, version, correlation_id, unknown)
+        try:
+            message = decode_fields(cls, fields)
+            attachments = cut_attachments(message, tail)
+        except OttlaError as error:
+            return UnreadableRequest(self, api, version, correlation_id, InvalidRequest(str(error)))
+        return IncomingRequest(self, api, version, correlation_id, client_id or "", message, attachments)
+
+    def encode_response(
+        self, request: IncomingRequest, message: Message, attachments: Sequence[Buffer] = ()
+    ) -> list[Buffer]:
+        return encode_response(message, request.correlation_id, attachments)
+
+    def encode_error(self, request: IncomingRequest | UnreadableRequest, error: OttlaError) -> list[Buffer]:
+        return encode_error(error, request.correlation_id)
+
+
+NATIVE = NativeDialect()
+
+
 def encode_response(message: Message, correlation_id: int, attachments: Sequence[Buffer] = ()) -> list[Buffer]:
     return _frame((_PLACEHOLDER, correlation_id, NO_ERROR, "", message), attachments)
 
 
 def encode_error(error: OttlaError, correlation_id: int) -> list[Buffer]:
     return _frame((_PLACEHOLDER, correlation_id, error.code, str(error)[:ERROR_MESSAGE_MAX], None), ())
-
-
-def decode_request(body: memoryview) -> IncomingRequest | UnreadableRequest:
-    """Read a request, or as much of it as allows an answer; RemoteProtocolError where not even that can be read."""
-    head, tail = _split(body, REQUEST_MARK)
-    if len(head) > REQUEST_HEAD_MAX:
-        raise RemoteProtocolError(f"a request of {len(head)} bytes without its records; allowed are {REQUEST_HEAD_MAX}")
-    whole = _whole_heads.get(head[_api_at])
-    if whole is not None:
-        try:
-            _, api, version, correlation_id, client_id, message = whole.decode(head)
-            if version == 0 and 0 <= correlation_id < 2**31 and len(client_id or "") <= CLIENT_ID_MAX:
-                return IncomingRequest(api, 0, correlation_id, client_id or "", message, cut_attachments(message, tail))
-        except (*_UNREADABLE, OttlaError):
-            pass  # step by step, to tell what is wrong with it
-    return _decode_step_by_step(head, tail)
-
-
-def _decode_step_by_step(head: memoryview, tail: memoryview) -> IncomingRequest | UnreadableRequest:
-    try:
-        _, api, version, correlation_id, client_id, fields = _request_head.decode(head)
-    except _UNREADABLE as error:
-        raise RemoteProtocolError(f"a request whose head cannot be read: {error}") from None
-    if not 0 <= correlation_id < 2**31 or (client_id is not None and len(client_id) > CLIENT_ID_MAX):
-        raise RemoteProtocolError("a request whose correlation id or client id is out of range")
-    cls = REQUESTS.get(api)
-    if cls is None or not cls.versions[0] <= version <= cls.versions[1]:
-        return UnreadableRequest(correlation_id, UnsupportedVersion(f"api {api} version {version} is not known here"))
-    try:
-        message = decode_fields(cls, fields)
-        attachments = cut_attachments(message, tail)
-    except OttlaError as error:
-        return UnreadableRequest(correlation_id, InvalidRequest(str(error)))
-    return IncomingRequest(api, version, correlation_id, client_id or "", message, attachments)
 
 
 def decode_response(body: memoryview) -> IncomingResponse:

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.wire.errors import ConfigError
-from ottla.zk.znodes import PERSISTENT_PATHS, ControllerEpochZnode, ControllerZnode, SecretZnode
+from ottla.zk.znodes.cluster import SecretZnode
+from ottla.zk.znodes.controller import ControllerEpochZnode, ControllerZnode
+from ottla.zk.znodes.persistent_paths import PERSISTENT_PATHS
 
 READ, WRITE, CREATE, DELETE, ADMIN = 1, 2, 4, 8, 16
 ALL = READ | WRITE | CREATE | DELETE | ADMIN

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from ottla.wire.errors import StaleControllerEpoch
 from ottla.zk.errors import BadVersion, ConnectionLost, MultiFailed, NodeExists, NoNode, SessionExpired
 from ottla.zk.operations import Check, Create, Delete, Operation, OperationResult, SetData, Stat
-from ottla.zk.session import ZkSession
-from ottla.zk.znodes import ControllerEpochZnode, ControllerZnode
+from ottla.zk.session.session import ZkSession
+from ottla.zk.znodes.controller import ControllerEpochZnode, ControllerZnode
 
 logger = logging.getLogger(__name__)
 

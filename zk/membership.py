@@ -17,19 +17,13 @@ from ottla.wire.errors import OttlaError, StaleBrokerEpoch
 from ottla.zk.election import ControllerTerm, fenced_multi
 from ottla.zk.errors import BadVersion, ConnectionLost, MultiFailed, NodeExists, NoNode, SessionExpired
 from ottla.zk.operations import Check, Create, Delete, Operation, SetData, Stat
-from ottla.zk.session import ZkSession
+from ottla.zk.session.session import ZkSession
 from ottla.zk.tree_acl import close_root, warn_if_open
-from ottla.zk.znodes import (
-    PERSISTENT_PATHS,
-    BrokerDataZnode,
-    BrokerEpochZnode,
-    BrokerState,
-    BrokerZnode,
-    ClusterIdZnode,
-    MalformedZnode,
-    SecretZnode,
-    uuid_to_text,
-)
+from ottla.zk.znodes.brokers import BrokerDataZnode, BrokerEpochZnode, BrokerState, BrokerZnode
+from ottla.zk.znodes.cluster import ClusterIdZnode, SecretZnode
+from ottla.zk.znodes.json_fields import MalformedZnode
+from ottla.zk.znodes.persistent_paths import PERSISTENT_PATHS
+from ottla.zk.znodes.uuids import uuid_to_text
 
 logger = logging.getLogger(__name__)
 
@@ -41,22 +35,6 @@ ANY_VERSION = -1
 
 class DuplicateBrokerId(OttlaError):
     """Another live broker has this broker id."""
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """One life of a broker, as ZooKeeper knows it."""
-
-    broker_epoch: int
-    czxid: int
-
-
-@dataclass(frozen=True, slots=True)
-class LiveBroker:
-    """A broker that is registered at the moment."""
-
-    broker: BrokerZnode
-    czxid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +59,8 @@ async def ensure_persistent_paths(session: ZkSession) -> None:
 
 async def register(
     session: ZkSession, broker: BrokerZnode, *, incarnation: str, boot_id: str, data: BrokerDataZnode | None = None
-) -> Registration:
-    """Make this broker a member, with a new broker epoch; ``data`` is what its folders must hold from now on, if given.
+) -> int:
+    """Make this broker a member and give its new broker epoch; ``data`` is what its folders must hold from now on, if given.
 
     ``broker.uuid`` names the data folder: a registration that an earlier life of the same folder left behind is replaced at
     once. One of anybody else is waited for, up to a session timeout, then DuplicateBrokerId. ``incarnation`` must be new
@@ -100,7 +78,7 @@ async def register(
             raise SessionExpired(f"the session expired while broker {broker.broker_id} registered")
         if seen.other is not None and seen.other_stat is not None:
             if _is_this_life(session, seen, incarnation):
-                return Registration(seen.epoch_version, seen.other_stat.czxid)
+                return seen.epoch_version
             if not _may_replace(session, seen, broker):
                 deadline = deadline or time.monotonic() + session.timeout_s + _WAIT_MARGIN_S
                 await _wait_until_gone(session, seen.other, deadline)
@@ -135,7 +113,7 @@ def _may_replace(session: ZkSession, seen: _Seen, broker: BrokerZnode) -> bool:
 
 async def _write(
     session: ZkSession, broker: BrokerZnode, epoch: BrokerEpochZnode, data: BrokerDataZnode | None, seen: _Seen
-) -> Registration:
+) -> int:
     broker_epoch = seen.epoch_version + 1
     path = BrokerZnode.path(broker.broker_id)
     operations: list[Operation] = [SetData(BrokerEpochZnode.path(broker.broker_id), epoch.encode(), seen.epoch_version)]
@@ -150,7 +128,7 @@ async def _write(
     # Invariant: the version after a conditional write is the version before it plus one; the epoch in ids says the same.
     assert stat.version == broker_epoch, (stat, broker_epoch)
     logger.info("broker registered broker=%d broker_epoch=%d", broker.broker_id, broker_epoch)
-    return Registration(broker_epoch, stat.mzxid)  # all of a multi has one zxid, so this is the ids znode's czxid too
+    return broker_epoch
 
 
 async def _read(session: ZkSession, broker_id: int) -> _Seen:
@@ -218,21 +196,20 @@ async def fence(session: ZkSession, term: ControllerTerm, broker_id: int, broker
             return broker_epoch + 1
 
 
-async def live_brokers(session: ZkSession) -> dict[int, LiveBroker]:
+async def live_brokers(session: ZkSession) -> dict[int, BrokerZnode]:
     """All registered brokers by id; a znode that makes no sense is logged and left out."""
     names = await session.children(BrokerZnode.PARENT)
     ids = [int(name) for name in names if name.isascii() and name.isdigit()]
     found = await asyncio.gather(*(_read_live(session, broker_id) for broker_id in sorted(ids)))
-    return {live.broker.broker_id: live for live in found if live is not None}
+    return {broker.broker_id: broker for broker in found if broker is not None}
 
 
-async def _read_live(session: ZkSession, broker_id: int) -> LiveBroker | None:
+async def _read_live(session: ZkSession, broker_id: int) -> BrokerZnode | None:
     try:
-        broker, stat = await _read_broker(session, broker_id)
+        return (await _read_broker(session, broker_id))[0]
     except MalformedZnode as error:
         logger.warning("broker ignored broker=%d error=%s", broker_id, error)
         return None
-    return LiveBroker(broker, stat.czxid) if broker is not None and stat is not None else None
 
 
 async def read_data(session: ZkSession, broker_id: int) -> BrokerDataZnode | None:

@@ -14,16 +14,12 @@ from ottla.wire.names import TopicPartition, check_topic_name
 from ottla.zk.election import ControllerTerm, fenced_multi
 from ottla.zk.errors import BadVersion, MultiFailed, NodeExists, NoNode
 from ottla.zk.operations import Check, Create, Operation, SetData
-from ottla.zk.session import ZkSession
-from ottla.zk.znodes import (
-    BrokerEpochZnode,
-    DeleteTopicZnode,
-    MalformedZnode,
-    PartitionStateZnode,
-    ProducerIdBlockZnode,
-    TopicConfigZnode,
-    TopicZnode,
-)
+from ottla.zk.session.session import ZkSession
+from ottla.zk.znodes.brokers import BrokerEpochZnode
+from ottla.zk.znodes.config import TopicConfigZnode
+from ottla.zk.znodes.json_fields import MalformedZnode
+from ottla.zk.znodes.producer_ids import ProducerIdBlockZnode
+from ottla.zk.znodes.topics import DeleteTopicZnode, PartitionStateZnode, TopicZnode
 
 logger = logging.getLogger(__name__)
 
@@ -56,14 +52,13 @@ class LoadedTopic:
 
 @dataclass(frozen=True, slots=True)
 class LoadedTopics:
-    """All topics. ``unfinished``: their creation broke off half-way. ``malformed``: why they could not be read.
+    """All topics whose creation did not break off half-way. ``malformed``: why the others could not be read.
 
-    Neither of those may be taken for deleted: nobody's data may be thrown away because of them.
+    Those may not be taken for deleted: nobody's data may be thrown away because of them.
     """
 
     topics: Mapping[str, LoadedTopic]
     deleting: frozenset[str]
-    unfinished: frozenset[str]
     malformed: Mapping[str, str]
 
 
@@ -94,7 +89,6 @@ async def load_topics(session: ZkSession) -> LoadedTopics:
     return LoadedTopics(
         topics={name: topic for name, topic in by_name.items() if isinstance(topic, LoadedTopic)},
         deleting=frozenset(deleting),
-        unfinished=frozenset(name for name, topic in by_name.items() if topic is None),
         malformed=malformed,
     )
 

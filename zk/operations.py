@@ -18,8 +18,6 @@ class Stat:
     czxid: int
     mzxid: int
     ephemeral_owner: int
-    data_length: int
-    children_count: int
 
 
 @dataclass(frozen=True, slots=True)

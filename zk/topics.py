@@ -16,8 +16,9 @@ from ottla.zk.election import ControllerTerm, fenced_multi
 from ottla.zk.errors import BadVersion, MultiFailed, NodeExists, NoNode, NotEmpty
 from ottla.zk.metadata import LoadedTopic, VersionedState, load_topic
 from ottla.zk.operations import Create, Delete, Operation, SetData, in_chunks
-from ottla.zk.session import ZkSession
-from ottla.zk.znodes import DeleteTopicZnode, PartitionStateZnode, TopicConfigZnode, TopicZnode
+from ottla.zk.session.session import ZkSession
+from ottla.zk.znodes.config import TopicConfigZnode
+from ottla.zk.znodes.topics import DeleteTopicZnode, PartitionStateZnode, TopicZnode
 
 logger = logging.getLogger(__name__)
 

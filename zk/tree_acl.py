@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from ottla.zk.access import OPEN_ACL, OWN_ROOTS, Acl, Digest, closed_acl, lets_others_write, same_rights
 from ottla.zk.errors import NoNode, NotAuthorized
-from ottla.zk.session import ZkSession
-from ottla.zk.znodes import SecretZnode
+from ottla.zk.session.session import ZkSession
+from ottla.zk.znodes.cluster import SecretZnode
 
 logger = logging.getLogger(__name__)
 

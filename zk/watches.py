@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from ottla.zk.errors import ConnectionLost, NoNode, SessionExpired, ZkError, ZkUnavailable
 from ottla.zk.operations import Stat
-from ottla.zk.pipeline import WatchEvent
-from ottla.zk.session import ZkSession
+from ottla.zk.session.pipeline import WatchEvent
+from ottla.zk.session.session import ZkSession
 
 logger = logging.getLogger(__name__)
 

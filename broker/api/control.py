@@ -7,11 +7,10 @@ from typing import Any
 from ottla.broker.api.later import later
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.controller.claims import ControllerClaims
-from ottla.broker.peers import Identity, answer_handshake, probe
+from ottla.broker.peers import BrokerPrincipal, Handshakes, Identity, probe
 from ottla.broker.replication.partitions import Partitions
 from ottla.net.connection import Connection
 from ottla.net.reply import Reply
-from ottla.wire.connection import IncomingRequest
 from ottla.wire.control import (
     BrokerHandshakeRequest,
     ControlRequest,
@@ -23,6 +22,7 @@ from ottla.wire.control import (
     WitnessRequest,
     WitnessResponse,
 )
+from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import BrokerNotAvailable, ClusterAuthorizationFailed, StaleBrokerEpoch
 from ottla.wire.messages import Done
 
@@ -35,9 +35,15 @@ class ControlHandlers:
     """
 
     def __init__(
-        self, identity: Callable[[], Identity], partitions: Partitions, view: ClusterView, claims: ControllerClaims
+        self,
+        identity: Callable[[], Identity],
+        handshakes: Handshakes,
+        partitions: Partitions,
+        view: ClusterView,
+        claims: ControllerClaims,
     ) -> None:
         self._identity = identity
+        self._handshakes = handshakes
         self._partitions = partitions
         self._view = view
         self._claims = claims
@@ -45,20 +51,17 @@ class ControlHandlers:
     def handshake(self, incoming: IncomingRequest, connection: Connection) -> Reply:
         request = incoming.message
         assert isinstance(request, BrokerHandshakeRequest)
-        nonce, connection.nonce = connection.nonce, b""  # good for one attempt
-        answer = answer_handshake(self._identity(), request, nonce)
+        answer = self._handshakes.answer(self._identity(), request, connection)
         if answer is None:
             connection.refuse(f"it claimed to be broker {request.broker_id} and could not prove it")
             raise ClusterAuthorizationFailed("the proof is wrong")
-        connection.broker_id = request.broker_id
+        connection.principal = BrokerPrincipal(request.broker_id)
         return Reply(answer)
 
     def witness(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
         """Knock at another broker's door and tell the controller what came of it."""
         request = incoming.message
         assert isinstance(request, WitnessRequest)
-        if connection.broker_id is None:
-            raise ClusterAuthorizationFailed("only brokers of this cluster ask for a witness")
         return later(self._knock(request.broker_id))
 
     async def _knock(self, broker_id: int) -> Reply:
@@ -69,19 +72,16 @@ class ControlHandlers:
     def leader_and_isr(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, LeaderAndIsrRequest)
-        self._check_sender(request, connection)
         return later(self._obey(request, self._lead_or_follow(request)))
 
     def stop_replica(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, StopReplicaRequest)
-        self._check_sender(request, connection)
         return later(self._obey(request, self._stop(request)))
 
     def update_metadata(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, UpdateMetadataRequest)
-        self._check_sender(request, connection)
         return later(self._obey(request, self._learn(request)))
 
     async def _lead_or_follow(self, request: LeaderAndIsrRequest) -> Reply:
@@ -107,12 +107,6 @@ class ControlHandlers:
             work.close()
             raise
         return await work
-
-    @staticmethod
-    def _check_sender(request: ControlRequest, connection: Connection) -> None:
-        if connection.broker_id is None or connection.broker_id != request.controller_id:
-            connection.refuse(f"it sent {request.api.name} and is not the controller")
-            raise ClusterAuthorizationFailed("only a broker of this cluster that has proven itself may give orders")
 
     def _check_life(self, request: ControlRequest) -> None:
         epoch = self._identity().broker_epoch

@@ -4,13 +4,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import NamedTuple, cast
 
+from ottla.broker.api.who_may import Rule, everybody
 from ottla.broker.metrics import Metrics
 from ottla.net.connection import Connection
 from ottla.net.reply import Later, Reply
-from ottla.wire.connection import IncomingRequest
-from ottla.wire.errors import OttlaError, UnknownServerError, UnsupportedVersion
+from ottla.wire.dialect import IncomingRequest
+from ottla.wire.errors import ClusterAuthorizationFailed, OttlaError, UnknownServerError, UnsupportedVersion
 from ottla.wire.messages import ACKS_NONE, Api
 from ottla.wire.requests import ProduceRequest
 
@@ -20,25 +21,43 @@ Answer = Reply | Later | asyncio.Future[Reply] | None
 ApiHandler = Callable[[IncomingRequest, Connection], Answer]
 
 
-class Dispatch:
-    """The server's handler: knows the handler of every api, counts, and never raises."""
+class Route(NamedTuple):
+    """Who answers a request, and who may send it."""
 
-    def __init__(self, handlers: Mapping[Api, ApiHandler], metrics: Metrics) -> None:
+    handler: ApiHandler
+    who_may: Rule
+
+
+class Dispatch:
+    """The server's handler: knows the handler of every api, asks who may, counts, and never raises."""
+
+    def __init__(self, routes: Mapping[Api, Route], metrics: Metrics) -> None:
         self._metrics = metrics
-        self._table = {int(api): (handler, metrics.timing(api.name)) for api, handler in handlers.items()}
+        self._table = {
+            int(api): (route.handler, None if route.who_may is everybody else route.who_may, metrics.timing(api.name))
+            for api, route in routes.items()
+        }
 
     def __call__(self, request: IncomingRequest, connection: Connection) -> Answer:
         entry = self._table.get(request.api)
         if entry is None:
             return self._failed(request, UnsupportedVersion(f"api {request.api} is not served here"))
-        handler, timing = entry
+        handler, rule, timing = entry
         began = time.perf_counter()
         try:
+            if rule is not None:
+                self._check(rule, request, connection)
             reply: Answer = handler(request, connection)
         except Exception as error:
             reply = self._failed(request, error)
         timing.observe(time.perf_counter() - began)
         return self._guarded(request, reply) if isinstance(reply, asyncio.Future) else reply
+
+    def _check(self, rule: Rule, request: IncomingRequest, connection: Connection) -> None:
+        why_not = rule(request.message, connection.principal)
+        if why_not is not None:
+            connection.refuse(f"{connection.principal} sent {Api(request.api).name}: {why_not}")
+            raise ClusterAuthorizationFailed(why_not)
 
     def _guarded(self, request: IncomingRequest, later: asyncio.Future[Reply]) -> asyncio.Future[Reply]:
         """A future that never fails with anything but what a client may see."""

@@ -1,16 +1,16 @@
 """Fetch: give record batches of many partitions, waiting for enough of them if there are not."""
 
-from ottla.broker.api.parts import ANSWER_MAX, check_parts, told
+from ottla.broker.api.parts import ANSWER_MAX, check_parts, client_error
 from ottla.broker.api.replica_fetch import ReplicaFetchHandler
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.metrics import Metrics
+from ottla.broker.purgatory import Purgatory, Waiting
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
-from ottla.broker.replication.purgatory import Purgatory, Waiting
 from ottla.net.connection import Connection
 from ottla.net.reply import Later, Reply
 from ottla.wire.batch import Buffer
-from ottla.wire.connection import IncomingRequest
+from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import OttlaError
 from ottla.wire.messages import CONSUMER
 from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
@@ -176,7 +176,7 @@ class _Fetch:
         """Answer a part that cannot be read."""
         self.failed = True
         leader, leader_epoch = self._view.leader_of(part.topic, part.partition)
-        why = told(why, part.topic, leader)
+        why = client_error(why, part.topic, leader)
         start = self._partitions.log_start_offset(part.topic, part.partition)
         self.results.append(
             FetchPartResult(

@@ -1,14 +1,12 @@
 """Metadata: who is in the cluster and who leads what; ApiVersions: what can be asked here."""
 
-import secrets
 from collections.abc import Callable
 
 from ottla.broker.cluster_view import ClusterView
-from ottla.broker.peers import NONCE_BYTES, Identity
+from ottla.broker.peers import Handshakes, Identity
 from ottla.net.connection import Connection
 from ottla.net.reply import Reply
-from ottla.wire.apis import API_RANGES
-from ottla.wire.connection import IncomingRequest
+from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import BrokerNotAvailable, InvalidRequest, InvalidTopic
 from ottla.wire.names import TOPIC_NAME_MAX, check_topic_name
 from ottla.wire.requests import ApiVersionsResponse, MetadataRequest, MetadataResponse, TopicMetadata
@@ -17,11 +15,10 @@ TOPICS_MAX = 10_000
 
 
 class MetadataHandler:
-    """For those who come in through one listener."""
+    """What clients are told of the brokers' addresses depends on the listener through which they came in."""
 
-    def __init__(self, view: ClusterView, listener: str) -> None:
+    def __init__(self, view: ClusterView) -> None:
         self._view = view
-        self._listener = listener
 
     def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply:
         request = incoming.message
@@ -31,10 +28,10 @@ class MetadataHandler:
         if not self._view.known:
             raise BrokerNotAvailable("this broker has just started and knows nothing of the cluster yet")
         if request.topics is None:
-            return Reply(self._view.describe(None, self._listener))
-        return Reply(self._describe(request.topics))
+            return Reply(self._view.describe(None, connection.listener))
+        return Reply(self._describe(request.topics, connection.listener))
 
-    def _describe(self, names: list[str]) -> MetadataResponse:
+    def _describe(self, names: list[str], listener: str) -> MetadataResponse:
         """These topics. A name that no topic can have is told apart from one that none has yet: nobody need ask again."""
         legal: list[str] = []
         refused: list[TopicMetadata] = []
@@ -43,21 +40,21 @@ class MetadataHandler:
                 legal.append(check_topic_name(name))
             except InvalidTopic as error:
                 refused.append(TopicMetadata(name[:TOPIC_NAME_MAX], "", [], {}, error.code, str(error)))
-        response = self._view.describe(legal, self._listener)
+        response = self._view.describe(legal, listener)
         response.topics += refused
         return response
 
 
 class ApiVersionsHandler:
-    def __init__(self, identity: Callable[[], Identity], software: str) -> None:
+    """What can be asked depends on the dialect in which it is asked."""
+
+    def __init__(self, identity: Callable[[], Identity], handshakes: Handshakes, software: str) -> None:
         self._identity = identity
+        self._handshakes = handshakes
         self._software = software
 
     def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply:
-        connection.nonce = connection.nonce or secrets.token_bytes(NONCE_BYTES)
-        who = self._identity()
+        who, nonce, ranges = self._identity(), self._handshakes.challenge(connection), incoming.dialect.api_ranges
         return Reply(
-            ApiVersionsResponse(
-                API_RANGES, self._software, who.broker_id, who.cluster_id, connection.nonce, who.broker_epoch
-            )
+            ApiVersionsResponse(ranges, self._software, who.broker_id, who.cluster_id, nonce, who.broker_epoch)
         )

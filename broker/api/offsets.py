@@ -3,13 +3,13 @@
 import asyncio
 
 from ottla.broker.api.later import later
-from ottla.broker.api.parts import check_parts, told
+from ottla.broker.api.parts import check_parts, client_error
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
 from ottla.net.connection import Connection
 from ottla.net.reply import Reply
-from ottla.wire.connection import IncomingRequest
+from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import InvalidRequest, OttlaError
 from ottla.wire.messages import EARLIEST, LATEST
 from ottla.wire.records import RecordBatch, find_offset_by_timestamp
@@ -65,7 +65,7 @@ class ListOffsetsHandler:
 
     def _failed(self, part: ListOffsetsPart, error: OttlaError) -> ListOffsetsPartResult:
         leader, _ = self._view.leader_of(part.topic, part.partition)
-        error = told(error, part.topic, leader)
+        error = client_error(error, part.topic, leader)
         return ListOffsetsPartResult(error.code, str(error), part.topic, part.partition)
 
 

@@ -28,8 +28,8 @@ def check_parts(parts: Sequence[Part], *, repeated: bool = False) -> None:
         raise InvalidRequest(f"{count} parts in one request, and some name the same partition")
 
 
-def told(error: OttlaError, topic: str, leader: int = NO_LEADER) -> OttlaError:
-    """The error as the peer is told it.
+def client_error(error: OttlaError, topic: str, leader: int = NO_LEADER) -> OttlaError:
+    """The error as a client is told it.
 
     What this broker does not have may be led by another; and that a topic does not exist is worth asking again for only
     if it ever can.

@@ -3,15 +3,15 @@
 import time
 from collections.abc import Callable
 
-from ottla.broker.api.parts import check_parts, told
+from ottla.broker.api.parts import check_parts, client_error
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.metrics import Metrics
+from ottla.broker.purgatory import Purgatory
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
-from ottla.broker.replication.purgatory import Purgatory
 from ottla.net.connection import Connection
 from ottla.net.reply import Later, Reply
-from ottla.wire.connection import IncomingRequest
+from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import (
     InvalidRequiredAcks,
     NotLeaderOrFollower,
@@ -108,7 +108,7 @@ class ProduceHandler:
 
     def _failed(self, part: ProducePart, error: OttlaError) -> ProducePartResult:
         leader, leader_epoch = self._view.leader_of(part.topic, part.partition)
-        error = told(error, part.topic, leader)
+        error = client_error(error, part.topic, leader)
         return ProducePartResult(
             error.code, str(error), part.topic, part.partition, leader=leader, leader_epoch=leader_epoch,
             topic_id=self._view.topic_id_of(part.topic),

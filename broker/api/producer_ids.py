@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from ottla.broker.api.later import later
 from ottla.net.connection import Connection
 from ottla.net.reply import Reply
-from ottla.wire.connection import IncomingRequest
+from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import BrokerNotAvailable, OttlaError
 from ottla.wire.requests import InitProducerIdResponse
 from ottla.zk.metadata import next_producer_id_block
-from ottla.zk.session import ZkSession
+from ottla.zk.session.session import ZkSession
 
 
 class InitProducerIdHandler:

@@ -7,7 +7,7 @@ from typing import Protocol
 from ottla.broker.api.later import while_asked
 from ottla.net.connection import Connection
 from ottla.net.reply import Reply
-from ottla.wire.connection import IncomingRequest
+from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import InvalidRequest, NotController, OttlaError
 from ottla.wire.messages import Done
 from ottla.wire.names import TopicPartition, check_topic_name

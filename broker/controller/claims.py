@@ -9,7 +9,7 @@ import logging
 from ottla.wire.errors import BrokerNotAvailable, ClusterAuthorizationFailed, StaleControllerEpoch
 from ottla.zk.election import read_controller
 from ottla.zk.errors import ZkError
-from ottla.zk.session import ZkSession
+from ottla.zk.session.session import ZkSession
 
 logger = logging.getLogger(__name__)
 

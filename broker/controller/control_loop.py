@@ -7,11 +7,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ottla.broker.controller.desk import Desk
-from ottla.broker.controller.events import Events, OutOfStep, settle
-from ottla.broker.controller.fence_guard import FenceGuard, Verdict, Witnesses
-from ottla.broker.controller.link_loop import Link
-from ottla.broker.controller.state import (
+from ottla.broker.controller.decisions.fence_guard import FenceGuard, Verdict, Witnesses
+from ottla.broker.controller.decisions.state import (
     Action,
     Broker,
     ControllerState,
@@ -21,6 +18,9 @@ from ottla.broker.controller.state import (
     WriteStates,
     WriteTopic,
 )
+from ottla.broker.controller.desk import Desk
+from ottla.broker.controller.events import Events, OutOfStep, settle
+from ottla.broker.controller.link_loop import Link
 from ottla.broker.peers import Identity, Probe, probe
 from ottla.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from ottla.wire.errors import (
@@ -31,10 +31,9 @@ from ottla.wire.errors import (
 )
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
-from ottla.zk import isr_notifications
-from ottla.zk.broker_znodes import DataState
 from ottla.zk.election import ControllerTerm
 from ottla.zk.errors import ZkError
+from ottla.zk.isr_notifications import take_isr_changes
 from ottla.zk.membership import fence, live_brokers
 from ottla.zk.metadata import (
     PartitionStateChange,
@@ -43,10 +42,12 @@ from ottla.zk.metadata import (
     read_partition_states,
     write_partition_states,
 )
-from ottla.zk.session import ZkSession
+from ottla.zk.session.session import ZkSession
 from ottla.zk.topics import delete_topic, write_topic
 from ottla.zk.watches import ChildrenWatch
-from ottla.zk.znodes import BrokerZnode, DeleteTopicZnode
+from ottla.zk.znodes.brokers import BrokerZnode, DataState
+from ottla.zk.znodes.isr_changes import IsrChangeZnode
+from ottla.zk.znodes.topics import DeleteTopicZnode
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ class ControlLoop:
             session, BrokerZnode.PARENT, lambda _: self._events.put(self._brokers_changed)
         )
         self._deletions_watch = ChildrenWatch(session, DeleteTopicZnode.PARENT, self._deletions_changed)
-        self._isr_watch = ChildrenWatch(session, isr_notifications.PARENT, self._isr_notified)
+        self._isr_watch = ChildrenWatch(session, IsrChangeZnode.PARENT, self._isr_notified)
         self._guard = FenceGuard()
         self._over = False
         self.desk = Desk(self)
@@ -254,7 +255,7 @@ class ControlLoop:
 
     def _isr_notified(self, names: list[str]) -> None:
         async def event() -> None:
-            changed = await isr_notifications.take_isr_changes(self.session, names)
+            changed = await take_isr_changes(self.session, names)
             for topic in sorted({where.topic for where in changed}):
                 await self._read_again(ReadAgain(topic))
 
@@ -269,10 +270,10 @@ class ControlLoop:
         live = await live_brokers(self.session)
         return {
             i: Broker(
-                BrokerEndpoint(i, found.broker.host, found.broker.port, found.broker.rack, found.broker.endpoints()),
-                found.broker.broker_epoch,
-                found.broker.data,
-                found.broker.reported,
+                BrokerEndpoint(i, found.host, found.port, found.rack, found.endpoints()),
+                found.broker_epoch,
+                found.data,
+                found.reported,
             )
             for i, found in live.items()
         }

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
-from ottla.broker.controller.actions import Action
-from ottla.broker.controller.cluster import Topic
-from ottla.broker.controller.placement import check_assignment, place
-from ottla.broker.controller.state import ControllerState
+from ottla.broker.controller.decisions.actions import Action
+from ottla.broker.controller.decisions.cluster import Topic
+from ottla.broker.controller.decisions.placement import check_assignment, place
+from ottla.broker.controller.decisions.state import ControllerState
 from ottla.broker.storage.log_config import plain_topic_config
 from ottla.wire.errors import (
     InvalidPartitions,
@@ -25,9 +25,10 @@ from ottla.wire.names import PARTITIONS_MAX, TopicPartition, check_topic_name
 from ottla.wire.requests import NewTopic
 from ottla.zk.election import ControllerTerm
 from ottla.zk.metadata import load_topic, read_partition_states, set_topic_config
-from ottla.zk.session import ZkSession
+from ottla.zk.session.session import ZkSession
 from ottla.zk.topics import add_partitions, create_topic, mark_for_deletion
-from ottla.zk.znodes import PartitionStateZnode, TopicZnode, uuid_from_text, uuid_to_text
+from ottla.zk.znodes.topics import PartitionStateZnode, TopicZnode
+from ottla.zk.znodes.uuids import uuid_from_text, uuid_to_text
 
 R = TypeVar("R")
 Told = list[asyncio.Future[bool]]

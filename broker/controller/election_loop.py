@@ -10,9 +10,9 @@ from ottla.broker.peers import Identity, probe
 from ottla.wire.errors import OttlaError
 from ottla.wire.messages import BrokerEndpoint
 from ottla.zk.election import ControllerTerm, OtherController, elect, resign, take_over
-from ottla.zk.session import ZkSession
+from ottla.zk.session.session import ZkSession
 from ottla.zk.watches import NodeWatch
-from ottla.zk.znodes import ControllerZnode
+from ottla.zk.znodes.controller import ControllerZnode
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from ottla.broker.controller.pieces import in_pieces
+from ottla.broker.controller.decisions.pieces import in_pieces
 from ottla.broker.peers import Identity, Probe, connect_as_broker, probe
 from ottla.net.channel import Channel
 from ottla.net.retry import backoff

@@ -17,7 +17,7 @@ class DurablePartitions:
         self._flusher = flusher
         self._tasks: dict[Partition, asyncio.Task[None]] = {}
 
-    def grown(self, partition: Partition) -> None:
+    def partition_grown(self, partition: Partition) -> None:
         """Something happened to a partition: if it is durable and has records that are not on disk, put them there."""
         if partition.durable and partition.is_leader and _unsafe(partition) and partition not in self._tasks:
             self._tasks[partition] = asyncio.get_running_loop().create_task(self._flush(partition))

@@ -22,7 +22,7 @@ class FailureLoop:
         self._failed: set[Partition] = set()
         self._task: asyncio.Task[None] | None = None
 
-    def look_at(self, partition: Partition) -> None:
+    def partition_changed(self, partition: Partition) -> None:
         """Something happened to a partition."""
         if partition.log.failed and partition.is_leader and partition not in self._failed:
             self._failed.add(partition)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from ottla.broker.peers import Identity, connect_as_broker
-from ottla.broker.replication.followed import FETCH_WAIT_MS, FollowedPartitions, Rest
+from ottla.broker.replication.followed import FETCH_WAIT_MS, FollowedPartitions, Pause
 from ottla.broker.replication.partition import Partition
 from ottla.broker.storage.flush_loop import Flusher
 from ottla.net.channel import Channel
@@ -85,7 +85,7 @@ class ReplicaFetcher:
         self._followed = FollowedPartitions(leader, identity)
         self._changed = asyncio.Event()
         self._channel: Channel | None = None
-        self._rest: Rest | None = None
+        self._pause: Pause | None = None
         self._task: asyncio.Task[None] | None = None
 
     def add(self, partition: Partition) -> None:
@@ -112,8 +112,8 @@ class ReplicaFetcher:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if self._rest is not None:
-            self._rest.cancel()
+        if self._pause is not None:
+            self._pause.cancel()
         if self._channel is not None:
             await self._channel.close()
 
@@ -141,15 +141,15 @@ class ReplicaFetcher:
     async def _follow(self) -> None:
         """Fetch, each time as soon as the answer before is there, until nothing is due or something is in the way."""
         channel = await self._connected()
-        self._rest = rest = asyncio.get_running_loop().create_future()
-        self._followed.ask(channel, rest)
-        while not rest.done():
-            await asyncio.wait([rest], timeout=FETCH_SLACK_S / 2)
-            if not rest.done() and time.monotonic() - self._followed.asked_at > FETCH_WAIT_MS / 1000 + FETCH_SLACK_S:
-                rest.cancel()
+        self._pause = pause = asyncio.get_running_loop().create_future()
+        self._followed.ask(channel, pause)
+        while not pause.done():
+            await asyncio.wait([pause], timeout=FETCH_SLACK_S / 2)
+            if not pause.done() and time.monotonic() - self._followed.asked_at > FETCH_WAIT_MS / 1000 + FETCH_SLACK_S:
+                pause.cancel()
                 await channel.close()
                 raise ClientTimeout(f"{channel.address} did not answer a fetch", broker=channel.address)
-        await self._flush(rest.result())
+        await self._flush(pause.result())
 
     async def _flush(self, unsafe: list[Partition]) -> None:
         """The next fetch tells the leader what this broker has: for durable logs, only what is on disk [I26]."""

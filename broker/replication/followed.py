@@ -33,7 +33,7 @@ FIRST_PARTITION_RETRY_S, LAST_PARTITION_RETRY_S = 0.005, 0.2
 PARKED_S = 3600.0
 """How long a partition is left alone of which somebody else says when to go on."""
 
-Rest = asyncio.Future[list[Partition]]
+Pause = asyncio.Future[list[Partition]]
 """Done when fetching must pause: with the partitions that must be on disk first, none if nothing is due, or what went wrong."""
 
 
@@ -88,13 +88,13 @@ class FollowedPartitions:
             del self._not_before[where]
             self._to_name[where] = self._partitions[where]
 
-    def ask(self, channel: Channel, rest: Rest) -> None:
-        """Fetch, each time as soon as the answer before is there, until ``rest`` is done."""
+    def ask(self, channel: Channel, pause: Pause) -> None:
+        """Fetch, each time as soon as the answer before is there, until ``pause`` is done."""
         identity = self._identity()
         since_last = self._named_over is channel and self._named_in == identity.broker_epoch
         any_due = self.any_due
         if not any_due and not (since_last and self._to_drop):
-            rest.set_result([])
+            pause.set_result([])
             return
         if not since_last:
             self._begin(channel, identity)
@@ -104,7 +104,7 @@ class FollowedPartitions:
             if unsafe or not (any_due or self._to_drop):
                 if not since_last:
                     self._named_over = None  # nothing was said over this connection yet
-                rest.set_result(unsafe)
+                pause.set_result(unsafe)
                 return
         parts = self._name_some()
         dropped: tuple[FetchDrop, ...] = ()
@@ -120,7 +120,7 @@ class FollowedPartitions:
             wait_ms, 1, FETCH_BYTES, parts, identity.broker_id, identity.broker_epoch, since_last, dropped
         )
         self.asked_at = time.monotonic()
-        channel.call(request, lambda answer: self._answered(answer, channel, rest))
+        channel.call(request, lambda answer: self._answered(answer, channel, pause))
 
     def _owing(self) -> list[Partition]:
         """Those that must be on disk before they are named [I26]. One whose disk failed never will be: it is left alone."""
@@ -160,18 +160,18 @@ class FollowedPartitions:
         self._to_drop.clear()
         self._to_name = {where: p for where, p in self._partitions.items() if where not in self._not_before}
 
-    def _answered(self, answer: Answer | OttlaError, channel: Channel, rest: Rest) -> None:
+    def _answered(self, answer: Answer | OttlaError, channel: Channel, pause: Pause) -> None:
         """Take what has come and ask for more at once: a record is copied within one turn of the event loop."""
-        if rest.done():
+        if pause.done():
             return
         try:
             if isinstance(answer, OttlaError):
                 raise answer
             self._take_all(answer)
-            self.ask(channel, rest)
+            self.ask(channel, pause)
         except Exception as error:
             self._named_over = None
-            rest.set_exception(error)
+            pause.set_exception(error)
 
     def _take_all(self, answer: Answer) -> None:
         for result, records in zip(cast(FetchResponse, answer.message).parts, answer.attachments, strict=True):

@@ -12,8 +12,8 @@ from ottla.wire.errors import OttlaError, StaleBrokerEpoch
 from ottla.wire.names import TopicPartition
 from ottla.zk.isr_notifications import notify_isr_change
 from ottla.zk.metadata import PartitionStateChange, read_partition_state, write_isr
-from ottla.zk.session import ZkSession
-from ottla.zk.znodes import PartitionStateZnode
+from ottla.zk.session.session import ZkSession
+from ottla.zk.znodes.topics import PartitionStateZnode
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class IsrLoop:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def look_at(self, partition: Partition) -> None:
+    def may_have_caught_up(self, partition: Partition) -> None:
         """A follower of this partition may have caught up."""
         self._candidates[partition.where] = partition
         self._wake.set()
@@ -54,7 +54,7 @@ class IsrLoop:
     def partition_changed(self, partition: Partition) -> None:
         """Its role or its settings are not what they were: perhaps some are eligible who should be so no more."""
         if partition.leading is not None and partition.leading.eligible_outlived(partition.min_insync):
-            self.look_at(partition)
+            self.may_have_caught_up(partition)
 
     async def _run(self) -> None:
         next_check = time.monotonic() + self._lag_max_s / 2
@@ -102,7 +102,7 @@ class IsrLoop:
                 continue
             laggards = leading.laggards(partition.log.log_end_offset, now, self._lag_max_s)
             if any(leading.may_join(replica, partition.high_watermark) for replica in leading.followers):
-                self.look_at(partition)  # whoever could not be let in when it fetched
+                self.may_have_caught_up(partition)  # whoever could not be let in when it fetched
             self.partition_changed(partition)
             if laggards:
                 logger.info("followers are behind partition=%s brokers=%s", partition.where, sorted(laggards))
@@ -154,7 +154,7 @@ class IsrLoop:
         partition.flushed()  # the high watermark may move, and those who wait for it
         if any(leading.may_join(replica, partition.high_watermark) for replica in leading.followers):
             # One at a time: the next one, or one that was not let in, need not fetch again for it.
-            self.look_at(partition)
+            self.may_have_caught_up(partition)
 
     async def _settle(self) -> None:
         """Read the truth about changes whose fate is unknown."""

@@ -1,6 +1,6 @@
 """One partition on this broker: its log, its role, and how far it is committed."""
 
-from typing import Protocol
+from collections.abc import Callable
 
 from ottla.broker.replication.state import Isr, LeaderState
 from ottla.broker.storage.incoming import Appended
@@ -27,19 +27,44 @@ Divergence = tuple[int, int]
 """Where a follower's log leaves the leader's: the epoch that both know, and where it ends at the leader's."""
 
 
-class Watcher(Protocol):
-    """Who is told what happens to a partition."""
+Listener = Callable[["Partition"], None]
 
-    def grown(self, partition: "Partition") -> None: ...
-    def committed(self, partition: "Partition") -> None: ...
-    def changed(self, partition: "Partition") -> None: ...
+
+class PartitionEvents:
+    """What happens to the partitions of this broker. Whoever wants to know is in a list; all in it are called at once."""
+
+    def __init__(self) -> None:
+        self.on_grown: list[Listener] = []
+        """Records were appended by the leader."""
+        self.on_committed: list[Listener] = []
+        """The high watermark of a partition that is led here has moved."""
+        self.on_changed: list[Listener] = []
+        """Its role, its log, its settings or its in-sync replicas are not what they were."""
+        self.on_role: list[Listener] = []
+        """It begins or ends to lead or to follow somebody."""
+
+    def grown(self, partition: "Partition") -> None:
+        for listener in self.on_grown:
+            listener(partition)
+
+    def committed(self, partition: "Partition") -> None:
+        for listener in self.on_committed:
+            listener(partition)
+
+    def changed(self, partition: "Partition") -> None:
+        for listener in self.on_changed:
+            listener(partition)
+
+    def role(self, partition: "Partition") -> None:
+        for listener in self.on_role:
+            listener(partition)
 
 
 class Partition:
-    """A replica. ``watcher`` is told when records were appended or committed, or its role changed."""
+    """A replica. What happens to it is told through ``events``."""
 
     __slots__ = (
-        "_broker_id", "_watcher", "appended_bytes", "controller_epoch", "high_watermark", "leader", "leader_epoch", "leading",
+        "_broker_id", "_events", "appended_bytes", "controller_epoch", "high_watermark", "leader", "leader_epoch", "leading",
         "log", "min_insync", "replicas", "version", "where",
     )  # fmt: skip
 
@@ -49,7 +74,7 @@ class Partition:
         broker_id: int,
         log: Log,
         high_watermark: int,
-        watcher: Watcher,
+        events: PartitionEvents,
     ) -> None:
         """``high_watermark`` is what was last checkpointed: a hint to start from, never the truth [I17]."""
         self.where = where
@@ -65,7 +90,7 @@ class Partition:
         self.appended_bytes = 0
         """All bytes ever appended in this life: lets a waiting fetch see cheaply whether enough has come."""
         self._broker_id = broker_id
-        self._watcher = watcher
+        self._events = events
 
     # --- roles ---------------------------------------------------------------------------------------------------------
 
@@ -107,21 +132,21 @@ class Partition:
         elif state.version > self.leading.isr.version:
             self.leading.settled(isr)
         self.advance()
-        self._watcher.changed(self)
+        self._events.changed(self)
         return True
 
     def _begin_epoch(self) -> None:
         try:
             self.log.assign_epoch(self.leader_epoch)  # before any append: followers cut by it (KAFKA-7415)
         except OttlaError:
-            self._watcher.changed(self)  # who waits for the epoch before must not wait for one that never begins
+            self._events.changed(self)  # who waits for the epoch before must not wait for one that never begins
             raise
 
     def step_down(self) -> None:
         """Lead no more; whoever waits here is told."""
         self.leading = None
         self.leader = NO_LEADER
-        self._watcher.changed(self)
+        self._events.changed(self)
 
     def is_led_in(self, leader_epoch: int) -> bool:
         """Whether ``check_leader`` would not complain."""
@@ -155,12 +180,12 @@ class Partition:
         try:
             appended = self.log.append_as_leader(records, self.leader_epoch, now_ms)
         except StorageError:
-            self._watcher.changed(self)
+            self._events.changed(self)
             raise
         self.appended_bytes += len(records)
         if in_sync == 1:
             self.advance()
-        self._watcher.grown(self)
+        self._events.grown(self)
         return appended
 
     def lost(self) -> OttlaError | None:
@@ -195,7 +220,7 @@ class Partition:
     def flushed(self) -> None:
         """The log reached the disk further than before, or failed."""
         self.advance()
-        self._watcher.changed(self)
+        self._events.changed(self)
 
     def advance(self) -> None:
         """Move the high watermark to what every replica in sync has."""
@@ -203,7 +228,7 @@ class Partition:
             before = self.high_watermark
             self.high_watermark = self.leading.committed_end(self.local_end, self.min_insync, before)
             if self.high_watermark > before:
-                self._watcher.committed(self)
+                self._events.committed(self)
 
     # --- followers, at the leader --------------------------------------------------------------------------------------
 

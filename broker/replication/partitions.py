@@ -3,11 +3,11 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from ottla.broker.replication.partition import Partition, Watcher
+from ottla.broker.replication.partition import Partition, PartitionEvents
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig, parse_topic_config
@@ -29,7 +29,7 @@ class TopicRules(NamedTuple):
 
 
 class Partitions:
-    """The replicas of this broker. ``watcher`` is told whenever something happened to one of them."""
+    """The replicas of this broker. What happens to them is told through ``events``."""
 
     def __init__(
         self,
@@ -37,16 +37,13 @@ class Partitions:
         log_dirs: Sequence[LogDir],
         defaults: LogConfig,
         min_insync: int,
-        watcher: Watcher,
-        on_role: Callable[[Partition], None],
+        events: PartitionEvents,
     ) -> None:
-        """``on_role`` is called when a partition begins or ends to lead or follow."""
         self._broker_id = broker_id
         self._log_dirs = log_dirs
         self._defaults = defaults
         self._default_min_insync = min_insync
-        self._watcher = watcher
-        self._on_role = on_role
+        self._events = events
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._configs: dict[str, TopicRules] = {}
         self._step_downs = 0
@@ -122,7 +119,7 @@ class Partitions:
                             f"{where} is of topic id {partition.log.topic_id} here, not {state.topic_id}"
                         )
                     if partition.apply(state, time.monotonic()):
-                        self._on_role(partition)
+                        self._events.role(partition)
                         logger.info(
                             "partition state taken partition=%s leader=%d leader_epoch=%d isr=%s",
                             where, state.leader, state.leader_epoch, state.isr,
@@ -198,7 +195,7 @@ class Partitions:
 
     def _step_down(self, partition: Partition) -> None:
         partition.step_down()
-        self._on_role(partition)
+        self._events.role(partition)
 
     # --- logs ----------------------------------------------------------------------------------------------------------
 
@@ -237,7 +234,7 @@ class Partitions:
         if isinstance(log, OttlaError):
             raise log
         hint = self._dir_of(where).high_watermark(where)
-        partition = self._partitions[where] = Partition(where, self._broker_id, log, hint, self._watcher)
+        partition = self._partitions[where] = Partition(where, self._broker_id, log, hint, self._events)
         self._put_in_force(partition, self._rules(where.topic))
 
     def _rules(self, topic: str) -> "TopicRules":

@@ -42,7 +42,7 @@ class FetchLoop:
         self._wakers: dict[int, asyncio.Event] = {}
         self._refresh_wanted = False
         self._turn = 0
-        self._heeded = -1  # the version of the metadata by which the fetchers were chosen
+        self._metadata_version = -1  # the version of the metadata by which the fetchers were chosen
 
     @property
     def started(self) -> bool:
@@ -140,12 +140,12 @@ class FetchLoop:
         """Give those without a position one; what cannot be found does not keep the others from being read."""
         to = {"earliest": EARLIEST, "latest": LATEST, "none": None}[self._config.auto_offset_reset]
         asked: dict[Assigned, int] = {
-            state: state.generation for state in states if state.from_beginning or to is not None
+            state: state.position_version for state in states if state.from_beginning or to is not None
         }
         wanted = {state.where: EARLIEST if state.from_beginning or to is None else to for state in asked}
         found, failures = await ask_offsets(self._cluster, wanted, PREPARE_TIMEOUT_S)
-        for state, generation in asked.items():
-            if state.where in found and state.generation == generation:
+        for state, position_version in asked.items():
+            if state.where in found and state.position_version == position_version:
                 state.begin(found[state.where][0])
                 state.from_beginning = False
         for where, error in failures.items():
@@ -160,7 +160,7 @@ class FetchLoop:
 
     def _keep_fetchers(self) -> None:
         """One task per leader; a task ends by itself when its broker leads nothing for us any more."""
-        self._heeded = self._cluster.version
+        self._metadata_version = self._cluster.version
         for where in self._subscription.assigned:
             leader = self._cluster.leader(where)
             if leader is not None and (leader not in self._fetchers or self._fetchers[leader].done()):
@@ -173,7 +173,7 @@ class FetchLoop:
         waker = self._wakers[leader]
         waits = None
         while any(self._cluster.leader(where) == leader for where in self._subscription.assigned):
-            if self._cluster.version != self._heeded:
+            if self._cluster.version != self._metadata_version:
                 self._keep_fetchers()  # somebody else asked, and heard of other leaders
             waker.clear()
             states = self._due(leader)
@@ -226,7 +226,7 @@ class FetchLoop:
     async def _fetch(self, leader: int, states: list[Assigned]) -> None:
         config = self._config
         parts = [self._part(state) for state in states]
-        asked = [(state, state.generation, state.fetch_offset) for state in states]
+        asked = [(state, state.position_version, state.fetch_offset) for state in states]
         channel = await self._cluster.channel(leader, FETCH_LANE)
         most = min(config.fetch_max_bytes, self._inbox.room)
         request = FetchRequest(config.fetch_max_wait_ms, config.fetch_min_bytes, most, parts)
@@ -238,10 +238,10 @@ class FetchLoop:
         results = cast(FetchResponse, answer.message).parts
         if len(results) != len(asked):
             raise RemoteProtocolError(f"{channel.address} answered {len(results)} parts of {len(asked)}")
-        for (state, generation, offset), part, records in zip(asked, results, answer.attachments, strict=True):
+        for (state, position_version, offset), part, records in zip(asked, results, answer.attachments, strict=True):
             # Invariant: an answer counts only for the position that was asked for. When the leader changes, fetches of one
             # partition may be under way to two brokers: the second answer would give again what the first one gave.
-            if state.generation != generation or state.fetch_offset != offset:
+            if state.position_version != position_version or state.fetch_offset != offset:
                 continue
             if part.error_code:
                 self._part_failed(state, part)

@@ -19,10 +19,10 @@ UNCOUNTED = -1
 
 
 class _Entry(NamedTuple):
-    """A batch as it was fetched, for a generation of its partition; what lies before ``start`` is not wanted."""
+    """A batch as it was fetched, for a version of its partition's position; what lies before ``start`` is not wanted."""
 
     state: Assigned
-    generation: int
+    position_version: int
     batch: RecordBatch
     start: int
     skip: int
@@ -31,7 +31,7 @@ class _Entry(NamedTuple):
     @property
     def stale(self) -> bool:
         """Whether a seek came after the fetch."""
-        return self.state.generation != self.generation
+        return self.state.position_version != self.position_version
 
     def counted(self) -> "_Entry":
         if self.skip != UNCOUNTED:
@@ -48,16 +48,16 @@ class _Entry(NamedTuple):
 
 @dataclass(slots=True)
 class _Failure:
-    """Why a partition cannot be read, as long as nobody seeks; ``told`` once the caller has heard of it."""
+    """Why a partition cannot be read, as long as nobody seeks; ``raised`` once the caller has heard of it."""
 
     state: Assigned
-    generation: int
+    position_version: int
     error: OttlaError
-    told: bool = False
+    raised: bool = False
 
     @property
     def stale(self) -> bool:
-        return self.state.generation != self.generation
+        return self.state.position_version != self.position_version
 
 
 class Inbox:
@@ -99,14 +99,14 @@ class Inbox:
             # A fetch gives whole batches: the first may begin before the offset that was asked for.
             start = state.fetch_offset
             skip = 0 if batch.base_offset >= start else UNCOUNTED
-            self._fetched.append(_Entry(state, state.generation, batch, start, skip))
+            self._fetched.append(_Entry(state, state.position_version, batch, start, skip))
         self.on_data()
 
     def fail(self, state: Assigned, error: OttlaError) -> None:
         """A partition cannot be read: the caller hears of it after what came before, and again until it seeks."""
         known = self._failures.get(state.where)
-        told = known is not None and known.state is state and not known.stale and known.told
-        self._failures[state.where] = _Failure(state, state.generation, error, told)
+        raised = known is not None and known.state is state and not known.stale and known.raised
+        self._failures[state.where] = _Failure(state, state.position_version, error, raised)
         self.on_data()
 
     def recovered(self, state: Assigned) -> None:
@@ -157,9 +157,9 @@ class Inbox:
         self._raise_news()
         taken: list[FetchedBatch] = []
         size = 0
-        rest = self._rest()
-        while size < most_bytes and (entry := rest or self._pop()) is not None:
-            rest = None
+        remainder = self._remainder()
+        while size < most_bytes and (entry := remainder or self._pop()) is not None:
+            remainder = None
             try:
                 entry = entry.counted()
             except Exception as error:
@@ -250,7 +250,7 @@ class Inbox:
             return done, error
         return done, None
 
-    def _rest(self) -> _Entry | None:
+    def _remainder(self) -> _Entry | None:
         """What is left of the batch being read, as a batch again."""
         self.drop_stale()
         self._opening = reading = self._reading
@@ -290,15 +290,15 @@ class Inbox:
     def _raise_news(self) -> None:
         """Raise what the caller has not heard of yet, once it has had all that came before."""
         for failure in list(self._failures.values()):
-            if not (failure.told or failure.stale or self.holds(failure.state)):
-                failure.told = True
+            if not (failure.raised or failure.stale or self.holds(failure.state)):
+                failure.raised = True
                 raise failure.error.with_traceback(None)
 
     def _raise_failure(self) -> None:
         """There is nothing to give: raise why."""
         for failure in list(self._failures.values()):
             if not failure.stale:
-                failure.told = True
+                failure.raised = True
                 raise failure.error.with_traceback(None)
         if self.trouble is not None and not self.trouble.retriable:
             raise self.trouble

@@ -12,8 +12,8 @@ class Assigned:
     """One partition being read."""
 
     __slots__ = (
-        "fetch_offset", "floor", "from_beginning", "generation", "not_before", "paused", "position", "start", "topic_id",
-        "where",
+        "fetch_offset", "floor", "from_beginning", "not_before", "paused", "position", "position_version", "start",
+        "topic_id", "where",
     )  # fmt: skip
 
     def __init__(self, where: TopicPartition) -> None:
@@ -23,11 +23,11 @@ class Assigned:
         self.fetch_offset = UNKNOWN
         """The offset that is fetched next: ahead of ``position`` by what is buffered. UNKNOWN until reading can begin."""
         self.start = UNKNOWN
-        """Where reading began in this generation."""
+        """Where reading began, as of this version of the position."""
         self.floor = 0
         """Up to where the caller has read since it last chose where to read: nothing before it is given again."""
-        self.generation = 0
-        """Grows with every jump; what was fetched for an older one is thrown away."""
+        self.position_version = 0
+        """Grows whenever reading goes on elsewhere; what was fetched for an older one is thrown away."""
         self.topic_id = ""
         """The topic that the position belongs to, once it is known: another one may get the same name."""
         self.from_beginning = False
@@ -63,7 +63,7 @@ class Assigned:
         self._jump(max(offset, self.floor))
 
     def _jump(self, offset: int) -> None:
-        self.generation += 1
+        self.position_version += 1
         self.position = self.fetch_offset = self.start = offset
         self.not_before = 0.0
 
@@ -91,9 +91,9 @@ class Subscription:
             del self._topic_ids[gone]
         self._absent &= set(self.topics)
 
-    def assign(self, places: Iterable[TopicPartition]) -> None:
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these; partitions that stay keep their position."""
-        wanted = {TopicPartition(check_topic_name(topic), partition): None for topic, partition in places}
+        wanted = {TopicPartition(check_topic_name(topic), partition): None for topic, partition in partitions}
         self.by_hand = True
         self._set(list(wanted))
 
@@ -108,7 +108,7 @@ class Subscription:
         """
         self._forget_recreated(found)
         missing = [topic for topic in self.topics if topic not in found]
-        for state in self._set([*self._places(found)]):
+        for state in self._set([*self._partitions(found)]):
             state.from_beginning = state.where.topic in self._topic_ids or state.where.topic in self._absent
         self._topic_ids |= {topic: topic_id for topic, (topic_id, _) in found.items() if topic in self.topics}
         self._out_of_sight = set(missing)
@@ -116,7 +116,7 @@ class Subscription:
         self._name_topics(found)
         return missing
 
-    def _places(self, found: dict[str, tuple[str, int]]) -> Iterator[TopicPartition]:
+    def _partitions(self, found: dict[str, tuple[str, int]]) -> Iterator[TopicPartition]:
         """What to read. A partition that was there stays until another topic has its name: it may only be out of sight."""
         for topic in self.topics:
             there = [where for where, state in self.assigned.items() if where.topic == topic and state.topic_id]
@@ -184,7 +184,7 @@ class Subscription:
         new = [Assigned(where) for where in wanted if where not in kept]
         for state in self.assigned.values():
             if state.where not in kept:
-                state.generation += 1
+                state.position_version += 1
         self.assigned = kept | {state.where: state for state in new}
         for state in new:
             if state.where in self._sought:

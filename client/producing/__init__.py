@@ -1,5 +1,5 @@
-"""The way of a record out: ``outbox`` picks a partition, ``accumulator`` gathers batches, ``sender`` sends them.
+"""The way of a record out: ``outbox`` picks a partition, ``accumulator`` gathers batches, ``sending`` sends them.
 
-Callers' threads go as far as the accumulator; everything behind it runs on the event loop. ``sequences`` numbers batches,
-``fates`` decides what becomes of them, ``delivery`` is what a caller holds meanwhile.
+Callers' threads go as far as the accumulator; everything behind it runs on the event loop. ``delivery`` is what a caller
+holds meanwhile.
 """

@@ -258,11 +258,11 @@ class Accumulator:
                 del self._unfinished[batch]
                 self.pending_bytes -= batch.size - HEADER_SIZE
 
-    def strays(self, travelling: set[ProducerBatch]) -> list[ProducerBatch]:
-        """The unfinished batches that neither wait nor travel. Invariant: there are none, unless something failed halfway."""
+    def unaccounted(self, in_flight: set[ProducerBatch]) -> list[ProducerBatch]:
+        """Unfinished batches that neither wait nor are in flight. Invariant: none, unless something failed halfway."""
         with self._lock:
             waiting = {batch for queue in self._sealed.values() for batch in queue} | set(self._open.values())
-            return [batch for batch in self._unfinished if batch not in waiting and batch not in travelling]
+            return [batch for batch in self._unfinished if batch not in waiting and batch not in in_flight]
 
     def finish_halved(self) -> None:
         """After a failure in the middle of something: whoever waits for both halves of a batch is told that they are done."""
@@ -271,7 +271,7 @@ class Accumulator:
                 batch.half_done()
 
     def unfinished(self) -> list[ProducerBatch]:
-        """All batches that records were put into and whose fate is open, whether they wait or travel."""
+        """All batches that records were put into and whose fate is open, whether they wait or are in flight."""
         with self._lock:
             return list(self._unfinished)
 

@@ -33,7 +33,7 @@ class Line:
     """The sequence numbers of one partition under one producer id and epoch, and the batches that have some of them."""
 
     __slots__ = (
-        "broken", "dead", "epoch", "leader", "next_sequence", "producer_id", "spent", "travelling", "unfinished",
+        "broken", "dead", "epoch", "in_flight", "leader", "next_sequence", "producer_id", "spent", "unfinished",
     )  # fmt: skip
 
     def __init__(self, producer_id: int, epoch: int) -> None:
@@ -42,8 +42,8 @@ class Line:
         self.next_sequence = 0
         self.unfinished: dict[ProducerBatch, None] = {}
         """The batches that have numbers of this line and whose fate is open."""
-        self.travelling = 0
-        """How many of its batches are on their way,"""
+        self.in_flight = 0
+        """How many of its batches are in flight,"""
         self.leader = -1
         """and to whom."""
         self.broken = False
@@ -59,8 +59,8 @@ class ProducerBatch:
 
     __slots__ = (
         "_halves", "_waiters", "append_time_ms", "attempts", "base_offset", "base_sequence", "deadline", "done", "error",
-        "headers", "keys", "last_error", "line", "not_before", "number", "opened_at", "receipt", "size", "timestamps",
-        "travels", "unsure", "values", "where",
+        "headers", "in_flight", "keys", "last_error", "line", "may_be_stored", "not_before", "number", "opened_at", "receipt",
+        "size", "timestamps", "values", "where",
     )  # fmt: skip
 
     def __init__(self, where: TopicPartition, opened_at: float, deadline: float) -> None:
@@ -72,8 +72,8 @@ class ProducerBatch:
         self.attempts = 0
         self.last_error: OttlaError | None = None
         """Why it has to be sent again."""
-        self.travels = False
-        self.unsure = False
+        self.in_flight = False
+        self.may_be_stored = False
         """It was sent, and no answer told that it is not stored."""
         self.line: Line | None = None  # see sequences.py
         self.base_sequence = -1
@@ -176,7 +176,7 @@ class ProducerBatch:
     def _part(self, start: int, end: int) -> "ProducerBatch":
         part = ProducerBatch(self.where, self.opened_at, self.deadline)
         part.number = (*self.number, start)  # behind the batch before this one, before the next
-        part.unsure = self.unsure
+        part.may_be_stored = self.may_be_stored
         part.line = self.line
         if self.line is not None:
             part.base_sequence = (self.base_sequence + start) % SEQUENCES

@@ -27,15 +27,15 @@ Piece = tuple[Sequence[int], ProducerBatch]
 class Route:
     """A topic's partitions as the partitioner wants them; made anew when the metadata is new."""
 
-    __slots__ = ("_last_opened", "available", "metadata", "only", "picker", "places")
+    __slots__ = ("_last_opened", "available", "metadata", "only", "partitions", "picker")
 
     def __init__(self, metadata: TopicMetadata, picker: Picker) -> None:
         self.metadata = metadata
         self.picker = picker
-        self.places = [TopicPartition(metadata.name, partition.partition) for partition in metadata.partitions]
+        self.partitions = [TopicPartition(metadata.name, partition.partition) for partition in metadata.partitions]
         led = [partition.partition for partition in metadata.partitions if partition.leader >= 0]
         self.available = led or [partition.partition for partition in metadata.partitions]
-        self.only = self.places[self.available[0]] if len(self.available) == 1 else None
+        self.only = self.partitions[self.available[0]] if len(self.available) == 1 else None
         """The partition of every record without a key, if there is no choice."""
         self._last_opened = -1
 
@@ -84,10 +84,10 @@ class Outbox:
             chosen = route.picker.pick(route.available)
         else:
             named = index_of(partition) if partition is not None else None
-            chosen = choose_partition(key_bytes, named, len(route.places), route.available, route.picker)
+            chosen = choose_partition(key_bytes, named, len(route.partitions), route.available, route.picker)
         stamp = int(time.time() * 1000) if timestamp_ms is None else checked_timestamp(timestamp_ms)
         batch, index = self.accumulator.add(
-            route.places[chosen], key_bytes, value_bytes, headers, stamp, time.monotonic()
+            route.partitions[chosen], key_bytes, value_bytes, headers, stamp, time.monotonic()
         )
         if index == 0:
             route.batch_opened(chosen)
@@ -106,7 +106,7 @@ class Outbox:
         ):
             self._look_first(topic)
             return None
-        where = route.only or route.places[route.picker.pick(route.available)]
+        where = route.only or route.partitions[route.picker.pick(route.available)]
         sent = accumulator.send_plain(where, value)
         if sent is not None:
             return sent
@@ -143,17 +143,17 @@ class Outbox:
         named = index_of(partition) if partition is not None else None
         spread = self._spread(route, len(value_list), key_list, named)
         lists: list[RecordList] = []
-        for chosen, places in spread:
+        for chosen, indexes in spread:
             some_values = (
-                [value_list[place] for place in places] if type(places) is list else value_list[as_slice(places)]
+                [value_list[index] for index in indexes] if type(indexes) is list else value_list[as_slice(indexes)]
             )
-            some_keys = [key_list[place] for place in places] if key_list is not None else None
-            lists.append((route.places[chosen], some_keys, some_values))
+            some_keys = [key_list[index] for index in indexes] if key_list is not None else None
+            lists.append((route.partitions[chosen], some_keys, some_values))
         pieces: list[Piece] = []
-        for (_, places), batches in zip(spread, self.accumulator.add_lists(lists, stamp, now), strict=True):
+        for (_, indexes), batches in zip(spread, self.accumulator.add_lists(lists, stamp, now), strict=True):
             start = 0
             for batch in batches:
-                pieces.append((places[start : start + len(batch)], batch))
+                pieces.append((indexes[start : start + len(batch)], batch))
                 start += len(batch)
         return len(value_list), pieces
 
@@ -164,7 +164,9 @@ class Outbox:
         if count == 0:
             return []
         if partition is not None:
-            return [(choose_partition(None, partition, len(route.places), route.available, route.picker), range(count))]
+            return [
+                (choose_partition(None, partition, len(route.partitions), route.available, route.picker), range(count))
+            ]
         if keys is None or keys.count(None) == count:
             turns = route.picker.pick_many(route.available, min(count, len(route.available)))
             if count > len(turns):
@@ -174,12 +176,12 @@ class Outbox:
             if len(distinct) == 1:
                 return [(distinct[0], range(count))]
             return [(chosen, range(turn, count, len(turns))) for turn, chosen in enumerate(turns)]
-        hashed = iter(partitions_for_keys([key for key in keys if key is not None], len(route.places)))
-        places: dict[int, list[int]] = {}
-        for place, key in enumerate(keys):
+        hashed = iter(partitions_for_keys([key for key in keys if key is not None], len(route.partitions)))
+        indexes: dict[int, list[int]] = {}
+        for index, key in enumerate(keys):
             chosen = next(hashed) if key is not None else route.picker.pick(route.available)
-            places.setdefault(chosen, []).append(place)
-        return list(places.items())
+            indexes.setdefault(chosen, []).append(index)
+        return list(indexes.items())
 
     def _route(self, topic: str) -> Route:
         metadata = self._cluster.topics.get(topic)
@@ -196,9 +198,9 @@ class Outbox:
         return RoundRobin(start) if self._config.partitioner == "round_robin" else Sticky(start)
 
 
-def as_slice(places: Sequence[int]) -> slice:
-    assert isinstance(places, range)
-    return slice(places.start, places.stop, places.step)
+def as_slice(indexes: Sequence[int]) -> slice:
+    assert isinstance(indexes, range)
+    return slice(indexes.start, indexes.stop, indexes.step)
 
 
 def index_of(partition: object) -> int:

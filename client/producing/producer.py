@@ -11,7 +11,7 @@ from ottla.client.config import ProducerConfig, build
 from ottla.client.producing.batches import Headers
 from ottla.client.producing.delivery import AsyncManyDelivery, AsyncRecordDelivery
 from ottla.client.producing.outbox import Outbox
-from ottla.client.producing.send_loop import SendLoop
+from ottla.client.producing.sending.send_loop import SendLoop
 from ottla.client.records import RecordMetadata
 from ottla.wire.errors import ClientClosed, ClientTimeout
 

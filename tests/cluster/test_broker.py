@@ -13,11 +13,8 @@ from ottla.wire.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
-    InvalidRequiredAcks,
-    InvalidTopic,
     MessageTooLarge,
     NotLeaderOrFollower,
-    OffsetOutOfRange,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
@@ -27,9 +24,6 @@ from ottla.wire.requests import (
     FetchResponse,
     MetadataRequest,
     MetadataResponse,
-    ProducePart,
-    ProduceRequest,
-    ProduceResponse,
 )
 from tests.support.batches import split_batches
 from tests.support.broker_requests import WAIT_S, address, batch, leader_of
@@ -65,35 +59,11 @@ def test_s61_s70_who_does_not_lead_answers_error_6_and_says_who_does(
     assert produced.topic_id == fetched.topic_id == topic_id
 
 
-def test_offset_that_is_not_in_the_log_is_error_1(cluster: LocalCluster, admin: Admin, name: str) -> None:
-    admin.create_topic(name)
-    with leader_of(cluster, admin, name) as client:
-        client.produce(name, batch(b"a", b"b"))
-        for offset in (3, 1000, -5):
-            assert client.fetch(name, offset)[0].parts[0].error_code == OffsetOutOfRange.code == 1
-        assert client.fetch(name, 2)[0].parts[0].error_code == 0
-
-
 def test_s67_batch_above_max_message_bytes_is_error_10(cluster: LocalCluster, admin: Admin, name: str) -> None:
     admin.create_topic(name, config={"max.message.bytes": "500"})
     with leader_of(cluster, admin, name) as client:
         assert client.produce(name, batch(b"x" * 600)).error_code == MessageTooLarge.code == 10
         assert client.produce(name, batch(b"x" * 100)).base_offset == 0
-
-
-def test_acks_that_do_not_exist_are_error_21(cluster: LocalCluster, admin: Admin, name: str) -> None:
-    admin.create_topic(name)
-    with leader_of(cluster, admin, name) as client:
-        with pytest.raises(InvalidRequiredAcks):
-            client.produce(name, batch(b"v"), acks=2)
-        for acks in (1, -1):
-            assert client.produce(name, batch(b"v"), acks=acks).error_code == 0
-
-
-@pytest.mark.parametrize("bad", ["", ".", "..", "with space", "slash/y", "x" * 250, "ümlaut"])
-def test_illegal_topic_names_are_refused(admin: Admin, bad: str) -> None:
-    with pytest.raises(InvalidTopic):
-        admin.create_topic(bad)
 
 
 def test_s34_replication_factor_above_the_brokers_is_error_38(admin: Admin, name: str) -> None:
@@ -204,11 +174,3 @@ def test_s64_answers_come_in_the_order_of_the_requests(filled: tuple[str, RawCli
     requests = [waits, MetadataRequest([topic]), waits, MetadataRequest([])]
     client.send(b"".join(framed(request, correlation_id=n) for n, request in enumerate(requests)))
     assert [client.answer().correlation_id for _ in requests] == [0, 1, 2, 3]
-
-
-def test_produce_of_many_partitions_answers_each_for_itself(filled: tuple[str, RawClient, int]) -> None:
-    topic, client, _ = filled
-    good = batch(b"v")
-    parts = [ProducePart(topic, 0, len(good)), ProducePart(topic, 9, len(good)), ProducePart(topic, 2, len(good))]
-    response = client.ask(ProduceRequest(1, 1000, parts), ProduceResponse, [good, good, good])
-    assert [(part.error_code, part.base_offset) for part in response.parts] == [(0, 10), (3, -1), (0, 10)]

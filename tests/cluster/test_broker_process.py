@@ -12,7 +12,7 @@ from ottla.local.broker import child_environment
 from ottla.wire.errors import (
     OttlaError,
 )
-from ottla.zk.ensemble import free_ports
+from ottla.zk.ensemble.ports import free_ports
 from tests.support.broker_requests import WAIT_S, address, batch, get
 from tests.support.raw_client import RawClient
 

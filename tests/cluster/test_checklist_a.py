@@ -13,7 +13,7 @@ import pytest
 from ottla.client import Admin
 from ottla.local import LocalCluster
 from ottla.local.broker import child_environment
-from ottla.zk.ensemble import free_ports
+from ottla.zk.ensemble.ports import free_ports
 from tests.support.cluster import wait_until
 from tests.support.observer import SHORT, WAIT_S, Observer
 

@@ -14,7 +14,7 @@ import pytest
 from ottla.client import Admin, Consumer, Producer
 from ottla.local import LocalCluster
 from ottla.local.broker import child_environment
-from ottla.zk.ensemble import free_ports
+from ottla.zk.ensemble.ports import free_ports
 from tests.support.cluster import ottla
 
 pytestmark = pytest.mark.cluster

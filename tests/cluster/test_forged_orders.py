@@ -26,7 +26,7 @@ from ottla.wire.requests import (
 )
 from ottla.zk.election import read_controller
 from ottla.zk.membership import cluster_secret
-from ottla.zk.session import ZkSession
+from ottla.zk.session.session import ZkSession
 from tests.conftest import OpenSession
 from tests.support.broker_requests import handshake, shake_hands
 from tests.support.raw_client import Hung, RawClient

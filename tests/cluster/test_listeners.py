@@ -12,8 +12,8 @@ from ottla.client import Admin, Consumer, Producer
 from ottla.local import LocalCluster
 from ottla.local.broker import child_environment, why_not_ready
 from ottla.local.processes import Process, Reaper
-from ottla.zk.ensemble import free_ports
-from ottla.zk.session import ZkSession
+from ottla.zk.ensemble.ports import free_ports
+from ottla.zk.session.session import ZkSession
 from tests.support.cluster import wait_until
 from tests.support.connections import connected_to
 

@@ -13,7 +13,7 @@ from ottla.client import Admin, Consumer, Producer
 from ottla.local import LocalCluster, LocalClusterError
 from ottla.local.processes import start_time
 from ottla.local.state import RunningProcess
-from ottla.zk.ensemble import EnsembleUnavailable
+from ottla.zk.ensemble.java import EnsembleUnavailable
 from tests.support.cluster import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -176,7 +176,7 @@ def test_machine_without_java_is_told_what_to_install(monkeypatch: pytest.Monkey
     def nowhere() -> Path:
         raise EnsembleUnavailable("no Java", hint="install one")
 
-    monkeypatch.setattr("ottla.zk.ensemble.find_java", nowhere)
+    monkeypatch.setattr("ottla.zk.ensemble.servers.find_java", nowhere)
     cluster = LocalCluster(brokers=1)
     with pytest.raises(EnsembleUnavailable):
         cluster.start()

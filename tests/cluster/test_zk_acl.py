@@ -16,12 +16,12 @@ from ottla.local import LocalCluster
 from ottla.local.broker import child_environment
 from ottla.wire.names import TopicPartition
 from ottla.zk.access import ALL, CREATE, READ, AclEntry, AclId, Digest
-from ottla.zk.ensemble import free_ports
+from ottla.zk.ensemble.ports import free_ports
 from ottla.zk.errors import NotAuthorized
 from ottla.zk.isr_notifications import notify_isr_change
 from ottla.zk.membership import cluster_secret, ensure_persistent_paths
 from ottla.zk.operations import Create
-from ottla.zk.session import SessionState, ZkSession
+from ottla.zk.session.session import SessionState, ZkSession
 from ottla.zk.tree_acl import set_tree_acl
 from tests.support.observer import SHORT, WAIT_S, Observer, observed
 from tests.support.rights import kazoo, open_to_others, tree, trespasses

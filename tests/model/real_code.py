@@ -6,15 +6,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ottla.broker.controller.state import Action, Broker, ControllerState, Tell, WriteStates
+from ottla.broker.controller.decisions.state import Action, Broker, ControllerState, Tell, WriteStates
 from ottla.broker.replication.state import UNKNOWN, Change, Isr, LeaderState
 from ottla.broker.storage.epochs import EpochCache, EpochStart
 from ottla.wire.control import StopReplicaRequest
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
-from ottla.zk.broker_znodes import DataState
 from ottla.zk.metadata import LoadedTopic, VersionedState
-from ottla.zk.znodes import PartitionStateZnode, TopicZnode
+from ottla.zk.znodes.brokers import DataState
+from ottla.zk.znodes.topics import PartitionStateZnode, TopicZnode
 from tests.model.states import Assignment, Leading, Pending, StaleFetch, Zk
 from tests.model.states import Broker as ModelBroker
 

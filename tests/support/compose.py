@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.client import Producer
 from ottla.local.broker import child_environment, why_not_ready
-from ottla.zk.ensemble import free_ports
+from ottla.zk.ensemble.ports import free_ports
 from tests.support.cluster import wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -1,6 +1,7 @@
 """A producer's sending half, whole, on a simulated clock and network: nothing waits, and one seed gives one story.
 
-Real are the accumulator, the sender, the fates, the sequences, the batches' bytes, and what the broker remembers of producers.
+Real are the accumulator, all of client/producing/sending but its tasks, the batches' bytes, and what the broker remembers of
+producers.
 Two simulated brokers share the logs; one of them leads each partition.
 """
 
@@ -15,8 +16,8 @@ from ottla.broker.storage.producers.states import ProducerStates
 from ottla.client.config import ProducerConfig
 from ottla.client.producing.accumulator import Accumulator
 from ottla.client.producing.batches import ProducerBatch
-from ottla.client.producing.sender import Sender
-from ottla.client.producing.sequences import Sequences
+from ottla.client.producing.sending.sender import Sender
+from ottla.client.producing.sending.sequences import Sequences
 from ottla.net.exchange import Answer
 from ottla.wire.errors import (
     ClientClosed,
@@ -159,7 +160,7 @@ class Connection:
 
 
 class World:
-    """The cluster as the client knows it, the errands of its send loop, and the brokers behind it all."""
+    """The cluster as the client knows it, the background of its send loop, and the brokers behind it all."""
 
     def __init__(self, seed: int, partitions: int = 2, batch_max: int = 10_000, **options: Any) -> None:
         self.random = random.Random(seed)
@@ -207,38 +208,38 @@ class World:
     def tried(self) -> str:
         return "tried"
 
-    # --- errands: remembered, and done when the story says so ---
+    # --- the background: remembered, and done when the story says so ---
 
-    def ask_who_leads(self) -> None:
+    def refresh_metadata(self) -> None:
         self.asked_for.add("leaders")
 
-    def fetch_producer_id(self) -> None:
+    def init_producer_id(self) -> None:
         self.asked_for.add("producer id")
 
     def connect(self, leader: int) -> None:
         self.asked_for.add(leader)
 
-    def hang_up(self, channel: Connection) -> None:
+    def disconnect(self, channel: Connection) -> None:
         self.asked_for.add(channel)
 
     def drain(self, channel: Connection, drained: Callable[[], None]) -> None:
         drained()
 
-    def do_errand(self) -> None:
-        errand = self.random.choice(sorted(self.asked_for, key=str))
-        self.asked_for.remove(errand)
-        if errand == "leaders":
+    def run_background(self) -> None:
+        task = self.random.choice(sorted(self.asked_for, key=str))
+        self.asked_for.remove(task)
+        if task == "leaders":
             for where, log in self.logs.items():
                 self.learn_leader(where, log.leader, log.leader_epoch)
-            self.sender.leave_replaced()
-        elif errand == "producer id":
+            self.sender.disconnect_replaced()
+        elif task == "producer id":
             if self.sequences is not None and not self.sequences.ready:
                 self._ids += 1
                 self.sequences.begin(self._ids, 0)
-        elif isinstance(errand, Connection):
-            errand.break_off(ClientClosed("hung up"), self.random.randint(0, 5))
-        elif isinstance(errand, int) and self.open_channel(errand) is None:
-            self.connections[errand] = Connection(errand, self)
+        elif isinstance(task, Connection):
+            task.break_off(ClientClosed("hung up"), self.random.randint(0, 5))
+        elif isinstance(task, int) and self.open_channel(task) is None:
+            self.connections[task] = Connection(task, self)
         self.sender.wake_here()
 
     # --- the brokers ---
@@ -303,7 +304,7 @@ class World:
             log = self.random.choice(list(self.logs.values()))
             log.leader, log.leader_epoch = 1 - log.leader, log.leader_epoch + 1
         elif draw < 0.60 and self.asked_for:
-            self.do_errand()
+            self.run_background()
         else:
             self.clock.advance(self.random.choice([0.001, 0.01, 0.1, 0.5]))
         self.clock.run_soon()
@@ -320,7 +321,7 @@ class World:
                 while connection.usable and connection.answers:
                     connection.answer_one()
             while self.asked_for:
-                self.do_errand()
+                self.run_background()
             self.clock.advance(0.01)
         raise AssertionError(f"never done: {self.accumulator.unfinished()}")
 

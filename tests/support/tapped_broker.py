@@ -25,7 +25,7 @@ from ottla.net.channel import Channel
 from ottla.wire.control import PartitionState
 from ottla.wire.names import NO_EPOCH
 from ottla.wire.requests import FetchPart, FetchPartResult
-from ottla.zk.ensemble import free_ports
+from ottla.zk.ensemble.ports import free_ports
 from tests.support.cluster import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -134,19 +134,19 @@ def install(tap: Path) -> None:
         return tap.read_text()
 
     def tapped_ask(
-        self: FollowedPartitions, channel: Channel, rest: "asyncio.Future[list[Partition]]", *, rested: bool = False
+        self: FollowedPartitions, channel: Channel, pause: "asyncio.Future[list[Partition]]", *, rested: bool = False
     ) -> None:
-        if rest.done():
+        if pause.done():
             return
         how = turned()
         self.asked_at = time.monotonic()
         if how == "shut":
-            asyncio.get_running_loop().call_later(0.02, tapped_ask, self, channel, rest)
+            asyncio.get_running_loop().call_later(0.02, tapped_ask, self, channel, pause)
         elif how == "slow" and not rested:
-            asyncio.get_running_loop().call_later(SLOW_S, partial(tapped_ask, self, channel, rest, rested=True))
+            asyncio.get_running_loop().call_later(SLOW_S, partial(tapped_ask, self, channel, pause, rested=True))
         else:
             followed.PARTITION_BYTES = 1 if how == "slow" else usual_bytes
-            ask(self, channel, rest)
+            ask(self, channel, pause)
 
     def tapped_take(
         self: FollowedPartitions, partition: Partition, part: FetchPart, result: FetchPartResult, records: memoryview

@@ -22,7 +22,7 @@ from ottla.broker.replication.state import LeaderState
 from ottla.broker.storage.producers.states import ProducerStates
 from ottla.local.broker import BrokerProcess
 from ottla.wire.requests import MetadataResponse, TopicMetadata
-from ottla.zk.broker_znodes import DataState
+from ottla.zk.znodes.brokers import DataState
 from tests.support.switched_off import cut_out
 
 

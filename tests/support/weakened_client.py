@@ -19,7 +19,7 @@ from ottla.chaos.targets.local import LocalTarget
 from ottla.client import cluster
 from ottla.client.cluster import Cluster
 from ottla.client.consuming.fetch_loop import FetchLoop
-from ottla.client.producing.sequences import Sequences
+from ottla.client.producing.sending.sequences import Sequences
 from tests.support.switched_off import cut_out
 from tests.support.weakened_broker import brokers_without
 
@@ -33,8 +33,8 @@ def _take_any_answer() -> None:
     cut_out(
         FetchLoop,
         "_fetch",
-        "if state.generation != generation or state.fetch_offset != offset:\n            continue\n",
-        "if state.generation != generation:\n            continue\n        state.fetch_offset = offset\n",
+        "if state.position_version != position_version or state.fetch_offset != offset:\n            continue\n",
+        "if state.position_version != position_version:\n            continue\n        state.fetch_offset = offset\n",
     )
 
 

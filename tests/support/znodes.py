@@ -6,7 +6,7 @@ from typing import NamedTuple
 from ottla.local import LocalCluster
 from ottla.wire.names import TopicPartition
 from ottla.zk.metadata import VersionedState, read_partition_state
-from ottla.zk.session import ZkSession
+from ottla.zk.session.session import ZkSession
 
 
 class Znode(NamedTuple):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.local.processes import Process, Reaper
-from ottla.zk.ensemble import ZooKeeperServer, connect_string, plan_ensemble, wait_until_serving
+from ottla.zk.ensemble.servers import ZooKeeperServer, connect_string, plan_ensemble, wait_until_serving
 
 START_TIMEOUT_S = 60.0
 

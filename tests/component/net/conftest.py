@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from ottla.net.connection import Connection, Handler, Limits
 from ottla.net.reply import Reply
 from ottla.net.server import Server
 from ottla.wire import native
-from ottla.wire.connection import IncomingRequest
+from ottla.wire.dialect import Dialect, IncomingRequest
 from ottla.wire.messages import Request
 from ottla.wire.requests import ApiVersionsRequest, ApiVersionsResponse
 
@@ -98,8 +98,10 @@ async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
     monkeypatch.setattr(server_module, "SWEEP_S", SWEEP_S)
     running: list[Server] = []
 
-    async def start(handler: Handler = answer_versions, **limits: Any) -> RunningServer:
-        server = Server(handler, Limits(**limits))
+    async def start(
+        handler: Handler = answer_versions, dialects: Sequence[Dialect] = (native.NATIVE,), **limits: Any
+    ) -> RunningServer:
+        server = Server(handler, Limits(**limits), dialects=dialects)
         running.append(server)
         return RunningServer(server, await server.start("127.0.0.1", 0))
 

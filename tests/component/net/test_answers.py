@@ -6,7 +6,7 @@ import pytest
 
 from ottla.net.connection import Connection
 from ottla.net.reply import Reply
-from ottla.wire.connection import IncomingRequest
+from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import InvalidRequest, NotController, RequestTimedOut, UnknownServerError
 from ottla.wire.framing import FRAME_MAX
 from ottla.wire.requests import FetchPartResult, FetchRequest, FetchResponse, MetadataRequest, MetadataResponse

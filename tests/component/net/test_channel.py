@@ -15,7 +15,7 @@ from ottla.net.connection import Connection
 from ottla.net.exchange import Answer
 from ottla.net.reply import Reply
 from ottla.wire import native
-from ottla.wire.connection import IncomingRequest
+from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import (
     BrokerRefused,
     ClientClosed,
@@ -239,7 +239,7 @@ async def hostile(behaviour: Behaviour) -> AsyncIterator[int]:
 
 async def read_request(reader: asyncio.StreamReader) -> IncomingRequest:
     (size,) = LENGTH.unpack(await reader.readexactly(4))
-    request = native.decode_request(memoryview(await reader.readexactly(size)))
+    request = native.NATIVE.read_request(memoryview(await reader.readexactly(size)))
     assert isinstance(request, IncomingRequest)
     return request
 

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.net.connection import Connection
 from ottla.net.reply import Reply
-from ottla.wire.connection import IncomingRequest
+from ottla.wire.dialect import IncomingRequest
 from ottla.wire.framing import GROWTH, LENGTH
 from ottla.wire.requests import MetadataRequest
 from tests.component.net.conftest import HELLO, RawPeer, RunningServer, Serve, answer_versions, frame
@@ -193,9 +193,8 @@ async def test_complaints_are_rate_limited_and_counted(
 ) -> None:
     from ottla.net import server as server_module
 
-    running = await serve()
     monkeypatch.setattr(server_module, "SWEEP_S", 0.5)
-    await asyncio.sleep(0.1)  # the sweep that was planned before
+    running = await serve()
     peers = [await running.connect() for _ in range(100)]
     for peer in peers:
         peer.send(b"GET / HTTP/1.1\r\n\r\n")

@@ -65,7 +65,7 @@ class Place:
         self.cluster.leader.append(where, payload=size)
 
     async def waiting(self, count: int) -> None:
-        await eventually(lambda: self.cluster.leader.rooms.consumer_fetches.size == count)
+        await eventually(lambda: self.cluster.leader.purgatories.fetch.size == count)
 
 
 @asynccontextmanager
@@ -110,7 +110,7 @@ async def test_a_fetch_behind_one_that_waits_is_read_when_its_turn_comes(tmp_pat
         await place.waiting(101)
         place.append()
         await turns()
-        assert place.cluster.leader.rooms.consumer_fetches.size == 101
+        assert place.cluster.leader.purgatories.fetch.size == 101
         place.append(b0)
         assert all([await slow.answer() > BATCH for _ in range(101)])
 

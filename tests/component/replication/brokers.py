@@ -8,23 +8,25 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api.dispatch import Dispatch
+from ottla.broker.api.dispatch import Dispatch, Route
 from ottla.broker.api.fetch import FetchHandler
 from ottla.broker.api.replica_fetch import ReplicaFetchHandler
+from ottla.broker.api.who_may import consumers_and_the_replica_itself
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.metrics import Metrics
 from ottla.broker.peers import Identity
+from ottla.broker.purgatory import Purgatories
 from ottla.broker.replication import fetch_loop, followed
 from ottla.broker.replication.fetch_loop import Fetchers
-from ottla.broker.replication.followers import FollowerSession
-from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.fetch_sessions import FetchSession, FetchSessions
+from ottla.broker.replication.partition import Partition, PartitionEvents
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.state import LeaderState
-from ottla.broker.replication.waiting import WaitingRooms
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.flush_loop import Flusher
 from ottla.broker.storage.log_config import LogConfig
 from ottla.net.channel import Channel
+from ottla.net.reply import Turn
 from ottla.net.server import Server
 from ottla.wire.batch import MAGIC_KAFKA, Codec, build_batch
 from ottla.wire.control import PartitionState, StopReplicaPart
@@ -44,9 +46,10 @@ class Broker:
 
     def __init__(self, broker_id: int, folder: Path, config: LogConfig) -> None:
         self.id = broker_id
-        self.rooms = WaitingRooms()
+        self.events = PartitionEvents()
+        self.events.on_role.append(self.role_changed)
         log_dir = LogDir.open(folder, broker_id=broker_id, cluster_id="c", config_for=lambda _: config)
-        self.partitions = Partitions(broker_id, [log_dir], config, 1, self.rooms, self.role_changed)
+        self.partitions = Partitions(broker_id, [log_dir], config, 1, self.events)
 
     def role_changed(self, partition: Partition) -> None:
         pass
@@ -78,9 +81,15 @@ class Leader(Broker):
         super().__init__(LEADER, folder, LogConfig())
         metrics = Metrics()
         view = ClusterView("c")
-        for_replicas = ReplicaFetchHandler(self.partitions, self.rooms, metrics, lambda partition: None)
-        fetch = FetchHandler(self.partitions, view, self.rooms.consumer_fetches, metrics, for_replicas)
-        self._server = Server(Dispatch({Api.FETCH: fetch}, metrics), turn=self.rooms.turn)
+        turn = Turn()
+        self.purgatories = purgatories = Purgatories(turn)
+        self.fetch_sessions = FetchSessions(self.partitions, turn, metrics.bytes_out)
+        self.events.on_grown.append(self.fetch_sessions.partition_changed)
+        self.events.on_committed += [purgatories.partition_changed, self.fetch_sessions.partition_committed]
+        self.events.on_changed += [purgatories.partition_changed, self.fetch_sessions.partition_changed]
+        for_replicas = ReplicaFetchHandler(self.fetch_sessions, lambda partition: None)
+        fetch = FetchHandler(self.partitions, view, purgatories.fetch, metrics, for_replicas)
+        self._server = Server(Dispatch({Api.FETCH: Route(fetch, consumers_and_the_replica_itself)}, metrics), turn=turn)
 
     def connect(self, broker_id: int, **options: Any) -> Line:
         return Line(self._server, broker_id, **options)
@@ -91,12 +100,12 @@ class Leader(Broker):
         return leading
 
     @property
-    def sessions(self) -> dict[int, FollowerSession]:
-        return {session.replica: session for session in self.rooms.followers.all()}
+    def sessions(self) -> dict[int, FetchSession]:
+        return dict(self.fetch_sessions._sessions)
 
-    def places(self, replica: int) -> set[Name]:
+    def named_by(self, replica: int) -> set[Name]:
         """What a follower is known to fetch."""
-        return {name for name, places in self.rooms.followers._places.items() if replica in places}
+        return {name for name, cached in self.fetch_sessions._cached.items() if replica in cached}
 
 
 class Follower(Broker):

@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+from ottla.broker.peers import BrokerPrincipal
 from ottla.net.channel import Channel
 from ottla.net.connection import Connection
 from ottla.net.exchange import Exchange
 from ottla.net.server import Server
 from ottla.wire import native
 from ottla.wire.batch import Buffer
+from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import OttlaError
 from ottla.wire.framing import LENGTH, LENGTH_SIZE
 from ottla.wire.requests import FetchRequest, FetchResponse
@@ -34,7 +36,7 @@ class Line:
         self._to_follower = _End(self, exchange, self._note_response)
         self.connection.connection_made(self._to_follower)
         exchange.connection_made(self._to_leader)
-        self.connection.broker_id = broker_id
+        self.connection.principal = BrokerPrincipal(broker_id)
         self.channel = Channel(exchange)
 
     @property
@@ -69,8 +71,8 @@ class Line:
         return not (self.held and end is self._to_follower)
 
     def _note_request(self, body: memoryview) -> None:
-        request = native.decode_request(body)
-        assert isinstance(request, native.IncomingRequest)
+        request = native.NATIVE.read_request(body)
+        assert isinstance(request, IncomingRequest)
         assert isinstance(request.message, FetchRequest)
         self.requests.append(request.message)
 

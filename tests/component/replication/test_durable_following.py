@@ -58,7 +58,9 @@ def claimed(cluster: Cluster, where: TopicPartition) -> int:
 
 async def test_acked_with_two_in_sync_means_on_both_disks(tmp_path, disk):
     async with running_cluster(tmp_path, config=DURABLE) as cluster:
-        cluster.leader.rooms.on_grown = DurablePartitions(Flusher()).grown
+        durable = DurablePartitions(Flusher())
+        cluster.leader.events.on_grown.append(durable.partition_grown)
+        cluster.leader.events.on_changed.append(durable.partition_grown)
         make_durable(cluster.leader, "a")
         await cluster.create(A0)
         leader, follower = cluster.leader.partition(A0), cluster.follower.partition(A0)

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.api import replica_fetch
-from ottla.broker.replication import fetch_loop, followed
+from ottla.broker.replication import fetch_loop, fetch_sessions, followed
 from ottla.broker.storage.log_config import FLUSH_DURABLE, FLUSH_OS, LogConfig
 from ottla.wire.names import TopicPartition
 from tests.component.replication.brokers import FETCH_WAIT_MS, Broker, Cluster, running_cluster, turns
@@ -184,7 +183,7 @@ class Story:
         await self.agree()
         for who, partitions in self.followed.items():
             if partitions:
-                assert self.cluster.leader.places(who) == partitions
+                assert self.cluster.leader.named_by(who) == partitions
 
 
 async def tell_story(
@@ -197,7 +196,7 @@ async def tell_story(
         patch.setattr(followed, "LAST_PARTITION_RETRY_S", SHORT_S[1])
         patch.setattr(fetch_loop, "FIRST_RETRY_S", SHORT_S[0])
         patch.setattr(fetch_loop, "LAST_RETRY_S", SHORT_S[1])
-        patch.setattr(replica_fetch, "COMMITTED_DELAY_S", SHORT_S[0])
+        patch.setattr(fetch_sessions, "COMMITTED_DELAY_S", SHORT_S[0])
         # A follower that is not told anything in its new life goes on when the last fetch of its former one has waited enough.
         untold = any(name == "new_life" and not arguments[1] for name, *arguments in steps)
         fetch_wait_ms = 30 if untold else FETCH_WAIT_MS

@@ -95,7 +95,7 @@ async def test_after_a_drop_appends_are_not_sent(cluster: Cluster) -> None:
     cluster.leader.append(ONE)
     await turns()
     assert (len(line.requests), len(line.responses)) == (asked, told)
-    assert cluster.leader.places(cluster.follower.id) == {OTHER}
+    assert cluster.leader.named_by(cluster.follower.id) == {OTHER}
 
 
 async def test_what_comes_for_a_partition_that_was_just_dropped_is_not_taken(cluster: Cluster) -> None:

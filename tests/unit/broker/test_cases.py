@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.transcripts import check_transcript, transcript
-from tests.unit.broker.controller_script import ControllerScript
-from tests.unit.broker.fencing_script import FencingScript
+from tests.unit.broker.controller.controller_script import ControllerScript
+from tests.unit.broker.controller.fencing_script import FencingScript
 from tests.unit.broker.replication_script import ReplicationScript
 
 CASES = Path(__file__).parents[2] / "cases"

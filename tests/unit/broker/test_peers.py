@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from ottla.broker import peers
-from ottla.broker.peers import Identity, Side, answer_handshake, connect_as_broker
+from ottla.broker.peers import Handshakes, Identity, Side, connect_as_broker
 from ottla.wire.control import BrokerHandshakeRequest, BrokerHandshakeResponse
 from ottla.wire.errors import BrokerNotAvailable, ClusterAuthorizationFailed, OttlaError
 from ottla.wire.messages import BrokerEndpoint
 
-SECRET, NONCE = "ab" * 32, b"n" * 16
+SECRET = "ab" * 32
 CALLER = Identity(1, 5, "c", SECRET)
 TO = BrokerEndpoint(2, "broker", 9092, None)
 
@@ -20,7 +20,9 @@ class Called:
     """Whoever answers at the address: broker 2 in its life 7, if it knows the secret."""
 
     def __init__(self, secret: str = SECRET, broker_id: int = 2, *, echoes: bool = False) -> None:
-        self.peer = SimpleNamespace(broker_id=broker_id, broker_epoch=7, nonce=NONCE)
+        self._handshakes = Handshakes()
+        nonce = self._handshakes.challenge("this connection")
+        self.peer = SimpleNamespace(broker_id=broker_id, broker_epoch=7, nonce=nonce)
         self.closed = False
         self._identity = Identity(2, 7, "c", secret)
         self._echoes = echoes
@@ -28,7 +30,7 @@ class Called:
     async def ask(self, request: BrokerHandshakeRequest, kind: Any, timeout_s: float) -> BrokerHandshakeResponse:
         if self._echoes:
             return BrokerHandshakeResponse(request.proof)
-        answer = answer_handshake(self._identity, request, NONCE)
+        answer = self._handshakes.answer(self._identity, request, "this connection")
         return answer or BrokerHandshakeResponse(b"x" * 32)
 
     async def close(self) -> None:
@@ -67,5 +69,5 @@ async def test_whoever_does_not_is_hung_up_on(
 
 
 def test_proofs_of_the_two_sides_differ() -> None:
-    encounter = peers.Encounter((1, 5), (2, 7), b"c" * 16, NONCE)
+    encounter = peers.Encounter((1, 5), (2, 7), b"c" * 16, b"n" * 16)
     assert encounter.proof(SECRET, Side.CALLING) != encounter.proof(SECRET, Side.CALLED)

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from ottla.broker.replication.purgatory import SPARE_DEADLINES, Purgatory, Waiting
+from ottla.broker.purgatory import SPARE_DEADLINES, Purgatory, Waiting
 from ottla.net.reply import Reply, Turn
 from ottla.wire.errors import StorageError, UnknownServerError
 from ottla.wire.messages import Done

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.wire import connection, native
+from ottla.wire import native
 from ottla.wire.apis import REQUESTS
+from ottla.wire.dialect import IncomingRequest, UnreadableRequest
 from ottla.wire.errors import (
     ERRORS,
     InvalidRequest,
@@ -23,7 +24,6 @@ from ottla.wire.errors import (
     error_for,
 )
 from ottla.wire.messages import Api, Message, Request
-from ottla.wire.native import IncomingRequest, UnreadableRequest
 from ottla.wire.requests import (
     ApiVersionsRequest,
     FetchPart,
@@ -69,7 +69,7 @@ def test_every_request_comes_back_as_it_was_sent(cls: type[Request], data: st.Da
     message = data.draw(messages(cls))
     attachments = _attach(message, data)
     body = body_of(native.encode_request(message, 7, "client", attachments))
-    incoming = connection.read_request(body)
+    incoming = native.NATIVE.read_request(body)
     assert isinstance(incoming, IncomingRequest)
     assert (incoming.api, incoming.version, incoming.correlation_id) == (cls.api, cls.versions[1], 7)
     assert incoming.client_id == "client"
@@ -120,7 +120,7 @@ def test_a_long_error_message_is_cut() -> None:
 
 @pytest.mark.parametrize(("api", "version"), [(77, 0), (-1, 0), (2**62, 0), (Api.PRODUCE, 1), (Api.PRODUCE, -1)])
 def test_an_unknown_api_or_version_is_answered_as_unsupported(api: int, version: int) -> None:
-    request = connection.read_request(head(int(api), version, 5, "c", []))
+    request = native.NATIVE.read_request(head(int(api), version, 5, "c", []))
     assert isinstance(request, UnreadableRequest)
     assert request.correlation_id == 5
     assert type(request.error) is UnsupportedVersion
@@ -143,7 +143,7 @@ def test_an_unknown_api_or_version_is_answered_as_unsupported(api: int, version:
     ids=repr,
 )
 def test_fields_of_another_shape_are_answered_as_invalid(fields: Any) -> None:
-    request = connection.read_request(head(int(Api.FETCH), 0, 5, "c", fields))
+    request = native.NATIVE.read_request(head(int(Api.FETCH), 0, 5, "c", fields))
     assert isinstance(request, UnreadableRequest)
     assert type(request.error) is InvalidRequest
 
@@ -151,19 +151,19 @@ def test_fields_of_another_shape_are_answered_as_invalid(fields: Any) -> None:
 @pytest.mark.parametrize("sizes", [[5], [11], [-1], [10, -1], [4, 4], [2**63], [0]], ids=repr)
 def test_attachment_sizes_that_lie_are_answered_as_invalid(sizes: list[int]) -> None:
     parts = [["t", number, size] for number, size in enumerate(sizes)]
-    request = connection.read_request(head(int(Api.PRODUCE), 0, 5, "c", [1, 1000, parts], tail=b"0123456789"))
+    request = native.NATIVE.read_request(head(int(Api.PRODUCE), 0, 5, "c", [1, 1000, parts], tail=b"0123456789"))
     assert isinstance(request, UnreadableRequest)
     assert type(request.error) is InvalidRequest
 
 
 def test_bytes_behind_a_request_that_carries_none_are_invalid() -> None:
-    request = connection.read_request(head(int(Api.METADATA), 0, 5, "c", [None], tail=b"stowaway"))
+    request = native.NATIVE.read_request(head(int(Api.METADATA), 0, 5, "c", [None], tail=b"stowaway"))
     assert isinstance(request, UnreadableRequest)
     assert "belong to nothing" in str(request.error)
 
 
 def test_fields_that_a_newer_peer_adds_are_ignored() -> None:
-    request = connection.read_request(head(int(Api.METADATA), 0, 5, "c", [["t"], "new", 1]))
+    request = native.NATIVE.read_request(head(int(Api.METADATA), 0, 5, "c", [["t"], "new", 1]))
     assert isinstance(request, IncomingRequest)
     assert request.message == MetadataRequest(["t"])
 
@@ -200,7 +200,7 @@ def _good() -> bytes:
 )
 def test_a_request_without_a_readable_head_means_hang_up(body: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
-        connection.read_request(memoryview(body))
+        native.NATIVE.read_request(memoryview(body))
 
 
 @pytest.mark.parametrize("api", sorted(REQUESTS))
@@ -214,7 +214,7 @@ def test_huge_or_deep_fields_are_refused_with_nothing_allocated(api: int, fields
     tracemalloc.start()
     try:
         with pytest.raises(RemoteProtocolError):
-            connection.read_request(body)
+            native.NATIVE.read_request(body)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -230,7 +230,7 @@ def test_a_head_longer_than_any_request_is_refused_unread() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(RemoteProtocolError, match="without its records"):
-            connection.read_request(body)
+            native.NATIVE.read_request(body)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -247,7 +247,7 @@ def test_a_request_that_no_broker_would_read_is_not_sent() -> None:
 def test_ten_thousand_parts_with_the_longest_names_fit_into_a_head() -> None:
     parts = [FetchPart("n" * 249, number, 2**62, 2**30, 2**30, 2**30) for number in range(10_000)]
     pieces = native.encode_request(FetchRequest(500, 1, 2**30, parts), 1, "c" * 256)
-    assert isinstance(connection.read_request(body_of(pieces)), IncomingRequest)
+    assert isinstance(native.NATIVE.read_request(body_of(pieces)), IncomingRequest)
 
 
 @settings(max_examples=300, deadline=None)
@@ -255,7 +255,7 @@ def test_ten_thousand_parts_with_the_longest_names_fit_into_a_head() -> None:
 def test_random_bytes_are_an_answer_or_a_protocol_error(body: bytes) -> None:
     for start in (b"", b"\x96\xce\x00\x00\x00\x20"):
         try:
-            connection.read_request(memoryview(start + body))
+            native.NATIVE.read_request(memoryview(start + body))
         except RemoteProtocolError:
             pass
         try:
@@ -282,7 +282,7 @@ def test_mutated_requests_are_an_answer_or_a_protocol_error(data: st.DataObject)
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     try:
-        connection.read_request(memoryview(body))
+        native.NATIVE.read_request(memoryview(body))
     except RemoteProtocolError:
         pass
 

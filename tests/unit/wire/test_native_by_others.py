@@ -3,6 +3,7 @@
 import msgpack
 
 from ottla.wire import native
+from ottla.wire.dialect import IncomingRequest
 from ottla.wire.framing import LENGTH
 from ottla.wire.requests import ProducePart, ProducePartResult, ProduceRequest, ProduceResponse
 
@@ -17,8 +18,8 @@ def foreign_frame(head: list[object], attachments: bytes) -> bytes:
 
 def test_a_request_written_by_another_msgpack_is_understood():
     frame = foreign_frame([0, 0, 7, "someone", [1, 1000, [["orders", 0, 5]]]], b"batch")
-    request = native.decode_request(memoryview(frame)[LENGTH.size :])
-    assert isinstance(request, native.IncomingRequest)
+    request = native.NATIVE.read_request(memoryview(frame)[LENGTH.size :])
+    assert isinstance(request, IncomingRequest)
     assert (request.api, request.correlation_id, request.client_id) == (0, 7, "someone")
     assert request.message == ProduceRequest(1, 1000, [ProducePart("orders", 0, 5)])
     assert [bytes(attachment) for attachment in request.attachments] == [b"batch"]

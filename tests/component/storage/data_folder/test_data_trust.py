@@ -9,7 +9,7 @@ from ottla.broker.data_trust import DataTrust
 from ottla.broker.storage.data_folder.data_stamps import KEPT, DataStamps
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log_config import LogConfig
-from ottla.zk.broker_znodes import BrokerDataZnode, DataState
+from ottla.zk.znodes.brokers import BrokerDataZnode, DataState
 
 
 class Folders:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.node import open_log_dirs
+from ottla.broker.data_folders import open_log_dirs
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.wire.errors import ConfigError
 

@@ -40,13 +40,13 @@ def test_topic_created_anew_is_read_from_its_beginning_and_the_old_one_is_forgot
     subscription.topics_seen({"a": ("id-1", 1)})
     old = subscription.assigned[A0]
     old.seek(5)
-    generation = old.generation
+    position_version = old.position_version
     subscription.topics_seen({"a": ("id-2", 1)})
     new = subscription.assigned[A0]
     assert new is not old
     assert new.from_beginning
     assert new.position == UNKNOWN
-    assert old.generation > generation
+    assert old.position_version > position_version
 
 
 def test_assigned_partitions_that_stay_keep_their_position():
@@ -56,7 +56,7 @@ def test_assigned_partitions_that_stay_keep_their_position():
     dropped = subscription.assigned[A1]
     subscription.assign([A0, B0])
     assert subscription.assigned[A0].position == 3
-    assert dropped.generation == 1
+    assert dropped.position_version == 1
     assert subscription.wanted_topics() == ["a", "b"]
 
 

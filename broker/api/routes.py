@@ -1,0 +1,54 @@
+"""Every request that this broker serves, in one table: who answers it, and who may send it."""
+
+from dataclasses import dataclass
+
+from ottla.broker.api.control import ControlHandlers
+from ottla.broker.api.dispatch import ApiHandler, Route
+from ottla.broker.api.leadership import LeadershipHandlers
+from ottla.broker.api.topics import TopicHandlers
+from ottla.broker.api.who_may import (
+    brokers,
+    consumers_and_the_replica_itself,
+    everybody,
+    the_broker_itself,
+    the_controller,
+)
+from ottla.wire.messages import Api
+
+
+@dataclass(frozen=True)
+class Handlers:
+    """All of them, by the files they live in."""
+
+    produce: ApiHandler
+    fetch: ApiHandler
+    list_offsets: ApiHandler
+    metadata: ApiHandler
+    api_versions: ApiHandler
+    init_producer_id: ApiHandler
+    topics: TopicHandlers
+    leadership: LeadershipHandlers
+    control: ControlHandlers
+
+
+def routes(to: Handlers) -> dict[Api, Route]:
+    return {
+        Api.PRODUCE: Route(to.produce, everybody),
+        Api.FETCH: Route(to.fetch, consumers_and_the_replica_itself),
+        Api.LIST_OFFSETS: Route(to.list_offsets, everybody),
+        Api.METADATA: Route(to.metadata, everybody),
+        Api.API_VERSIONS: Route(to.api_versions, everybody),
+        Api.INIT_PRODUCER_ID: Route(to.init_producer_id, everybody),
+        Api.CREATE_TOPICS: Route(to.topics.create, everybody),
+        Api.DELETE_TOPICS: Route(to.topics.delete, everybody),
+        Api.CREATE_PARTITIONS: Route(to.topics.add_partitions, everybody),
+        Api.ALTER_CONFIGS: Route(to.topics.set_config, everybody),
+        Api.ALTER_PARTITION_REASSIGNMENTS: Route(to.topics.move, everybody),
+        Api.ELECT_LEADERS: Route(to.leadership.elect, everybody),
+        Api.BROKER_HANDSHAKE: Route(to.control.handshake, everybody),
+        Api.WITNESS: Route(to.control.witness, brokers),
+        Api.CONTROLLED_SHUTDOWN: Route(to.leadership.shutdown, the_broker_itself),
+        Api.LEADER_AND_ISR: Route(to.control.leader_and_isr, the_controller),
+        Api.UPDATE_METADATA: Route(to.control.update_metadata, the_controller),
+        Api.STOP_REPLICA: Route(to.control.stop_replica, the_controller),
+    }

@@ -1,0 +1,130 @@
+"""What the controller knows: brokers, topics and their partitions. Pure."""
+
+from dataclasses import dataclass, field
+
+from ottla.wire.control import PartitionState, TopicConfig
+from ottla.wire.messages import BrokerEndpoint
+from ottla.wire.names import TopicPartition
+from ottla.zk.metadata import LoadedTopic, VersionedState
+from ottla.zk.znodes.brokers import DataState
+from ottla.zk.znodes.topics import TopicZnode
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A live broker, and which life of it."""
+
+    endpoint: BrokerEndpoint
+    epoch: int
+    data: DataState = field(default=DataState.WHOLE, compare=False)
+    """If not whole, it may lack records that it had acknowledged: it must catch up before it counts again [I14]."""
+    reported: bool = field(default=False, compare=False)
+    """An earlier controller has seen to that for this life of it."""
+
+
+@dataclass
+class Topic:
+    """A topic as the controller knows it."""
+
+    topic_id: str
+    config: dict[str, str]
+    replicas: dict[int, tuple[int, ...]]
+    states: dict[int, VersionedState]
+    version: int = 0
+    """Of the topic's znode."""
+    adding: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    removing: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Partitions that move: replicas that come, and those that go once these have caught up, until they have deleted all."""
+    to_delete_on: set[int] = field(default_factory=set)
+    """The brokers that still hold records of a topic that is being deleted."""
+    deleting: bool = False
+
+    @classmethod
+    def of(cls, loaded: LoadedTopic) -> "Topic":
+        topic = loaded.topic
+        return cls(
+            topic.topic_id or "",
+            dict(loaded.config),
+            dict(topic.partitions),
+            dict(loaded.states),
+            loaded.version,
+            {partition: brokers for partition, brokers in topic.adding_replicas.items() if brokers},
+            {partition: brokers for partition, brokers in topic.removing_replicas.items() if brokers},
+        )
+
+    def znode(self) -> TopicZnode:
+        return TopicZnode(dict(self.replicas), self.topic_id or None, dict(self.adding), dict(self.removing))
+
+    def moving(self) -> list[int]:
+        """The partitions that are being reassigned."""
+        return sorted({*self.adding, *self.removing})
+
+    def target(self, partition: int) -> tuple[int, ...]:
+        """The replicas that a partition will have in the end."""
+        going = self.removing.get(partition, ())
+        return tuple(broker for broker in self.replicas[partition] if broker not in going)
+
+    def only_deletes(self, partition: int) -> bool:
+        """Whether all that is left of a move is to delete what others held."""
+        going = self.removing.get(partition, ())
+        return bool(going) and not self.adding.get(partition) and not set(going) & set(self.replicas[partition])
+
+    def holders(self, partition: int) -> tuple[int, ...]:
+        """All brokers that may have records of it: its replicas, and those that have not deleted theirs yet."""
+        replicas = self.replicas[partition]
+        return (*replicas, *(broker for broker in self.removing.get(partition, ()) if broker not in replicas))
+
+    def held_by(self, broker: int) -> set[int]:
+        """The partitions of which a broker may have records."""
+        return {partition for partition in self.replicas if broker in self.holders(partition)}
+
+    def counted(self, partition: int) -> tuple[int, ...]:
+        """The replicas that may be in sync: once those that go are out of the ISR, they no more.
+
+        Invariant: a leader does not let a replica in again that is about to be deleted.
+        """
+        if partition not in self.removing:
+            return self.replicas[partition]
+        target, state = self.target(partition), self.states[partition].state
+        return target if state.leader in target and set(state.isr) <= set(target) else self.replicas[partition]
+
+    @property
+    def unclean_election(self) -> bool:
+        return self.config.get("unclean.leader.election.enable", "false").strip().lower() == "true"
+
+    def min_insync(self, default: int) -> int:
+        text = self.config.get("min.insync.replicas", "")
+        return int(text) if text.strip().isdigit() else default
+
+
+class Cluster:
+    """All brokers that live and all topics that exist."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, Broker] = {}
+        self.topics: dict[str, Topic] = {}
+
+    def endpoints(self) -> list[BrokerEndpoint]:
+        return [self.brokers[i].endpoint for i in sorted(self.brokers)]
+
+    def configs(self, names: set[str]) -> list[TopicConfig]:
+        return [TopicConfig(name, self.topics[name].topic_id, self.topics[name].config) for name in sorted(names)]
+
+    def partitions(self) -> list[TopicPartition]:
+        """All that have a state and are not being deleted."""
+        return [
+            TopicPartition(name, partition)
+            for name, topic in self.topics.items()
+            if not topic.deleting
+            for partition in topic.states
+        ]
+
+    def state(self, where: TopicPartition) -> PartitionState:
+        """A partition's state as brokers are told it."""
+        topic = self.topics[where.topic]
+        known = topic.states[where.partition]
+        return PartitionState(
+            where.topic, topic.topic_id, where.partition, known.state.leader, known.state.leader_epoch,
+            list(topic.counted(where.partition)), list(known.state.isr), known.version,
+            known.state.controller_epoch, list(known.state.elr), known.state.lost,
+        )  # fmt: skip

@@ -1,0 +1,226 @@
+"""Which leaders the controller wants, as far as brokers can be counted on. Pure."""
+
+from collections.abc import Collection, Iterable
+
+from ottla.broker.controller.decisions.actions import Action, WriteStates
+from ottla.broker.controller.decisions.cluster import Cluster, Topic
+from ottla.broker.controller.decisions.election import Leadership, elect
+from ottla.wire.names import NO_LEADER, TopicPartition
+from ottla.zk.metadata import PartitionStateChange
+from ottla.zk.znodes.brokers import DataState
+from ottla.zk.znodes.topics import PartitionStateZnode
+
+
+class Leaders:
+    """Wants leaders in the name of one term of a controller, and remembers which replicas should not be among them."""
+
+    def __init__(self, controller_epoch: int, cluster: Cluster, default_min_insync: int) -> None:
+        self._epoch = controller_epoch
+        self._cluster = cluster
+        self._default_min_insync = default_min_insync
+        self.leaving: set[int] = set()
+        """Brokers that are about to stop."""
+        self._failed: dict[TopicPartition, set[int]] = {}  # replicas whose disk failed in this life of their broker
+        self.distrusted: dict[TopicPartition, set[int]] = {}
+        """Replicas that came back without the end of their log [I14]."""
+        self.lost: dict[TopicPartition, set[int]] = {}
+        """Replicas that came back without their log, or with an old one [I14]."""
+
+    # --- whom to count on ----------------------------------------------------------------------------------------------
+
+    def failed(self, broker: int, partitions: Iterable[TopicPartition]) -> None:
+        """The disk under these replicas of a broker failed."""
+        for where in partitions:
+            self._failed.setdefault(where, set()).add(broker)
+
+    def works(self, broker: int, partitions: Iterable[TopicPartition]) -> None:
+        """A broker leads or follows these as it was told: if it could not before, that has passed."""
+        for where in partitions:
+            if where in self._failed:
+                self._failed[where].discard(broker)
+                if not self._failed[where]:
+                    del self._failed[where]
+
+    def mended(self, restarted: Iterable[int]) -> None:
+        """A broker that is gone will have recovered its logs when it comes back."""
+        for where in list(self._failed):
+            self._failed[where] -= set(restarted)
+            if not self._failed[where]:
+                del self._failed[where]
+
+    def distrust(self, joined: Iterable[int]) -> None:
+        """Brokers that came back without some of their records do not count where they counted before.
+
+        Who came back with what was missing is lost no more: the disk that was away is there again. (One that took its place
+        has taken no records as long as anybody waited for it.)
+        """
+        brokers = self._cluster.brokers
+        unreported: dict[DataState, set[int]] = {data: set() for data in DataState}
+        for broker in joined:
+            if not brokers[broker].reported:
+                unreported[brokers[broker].data].add(broker)
+        suspects = unreported[DataState.TAIL_SUSPECT]
+        found_again = unreported[DataState.WHOLE] | suspects
+        for where in self._cluster.partitions():
+            state = self._cluster.topics[where.topic].states[where.partition].state
+            counted = {*state.isr, *state.elr}
+            if affected := counted & suspects:
+                self.distrusted.setdefault(where, set()).update(affected)
+            gone = (self.lost.get(where, set()) | set(state.lost)) - found_again | counted & unreported[DataState.LOST]
+            if gone:
+                self.lost[where] = gone
+            else:
+                self.lost.pop(where, None)
+
+    def forget(self, topic: str) -> None:
+        """A topic is gone, and all that was thought of its replicas with it."""
+        for thoughts in (self._failed, self.distrusted, self.lost):
+            for where in [where for where in thoughts if where.topic == topic]:
+                del thoughts[where]
+
+    def unsettled(self) -> set[TopicPartition]:
+        """Where a replica that lacks records still counts: whoever is told so might lead without them."""
+        return {where for where in {*self.distrusted, *self.lost} if self.is_unsettled(where)}
+
+    def must_not_hear(self, where: TopicPartition, broker: int) -> bool:
+        """Whether a broker lacks records of a partition and that is not written yet: who is told so takes it for done."""
+        doubted = broker in self.distrusted.get(where, ()) or broker in self.lost.get(where, ())
+        return doubted and self.is_unsettled(where)
+
+    def is_unsettled(self, where: TopicPartition) -> bool:
+        """The same for one partition. Where it is written that nobody leads because of it, all is said."""
+        if where in self.distrusted:
+            return True
+        written = set(self._cluster.topics[where.topic].states[where.partition].state.lost)
+        return self.lost.get(where, written) != written
+
+    def trust_again(self, where: TopicPartition, state: PartitionStateZnode, *, elected: bool) -> None:
+        """Who lacks records is trusted once it is counted no more, or once it was elected and its log is the truth."""
+        for doubts in (self.distrusted, self.lost):
+            left = doubts.pop(where, set()) & {*state.isr, *state.elr}
+            if left and not (elected and state.leader in left):
+                doubts[where] = left
+
+    # --- who leads next ------------------------------------------------------------------------------------------------
+
+    def elections(self, among: Iterable[TopicPartition] | None = None) -> list[Action]:
+        """New leaders where the old one is gone, where there was none, or where somebody in the ISR cannot be counted on."""
+        changes = []
+        staying = self._cluster.brokers.keys() - self.leaving
+        for where in self.among(among):
+            topic = self._cluster.topics[where.topic]
+            state = topic.states[where.partition].state
+            able = self.able(where) if where in self._failed else staying
+            settled = state.leader in able and all(broker in able for broker in state.isr)
+            if settled and where not in self.distrusted and where not in self.lost:
+                continue
+            decided = self._decide(topic, where, able)
+            # Whoever is not trusted and leads all the same does so in a new epoch: then it is known that this was decided.
+            again = decided.leader != NO_LEADER and self.is_unsettled(where)
+            if again or decided != (state.leader, state.isr, state.elr, state.lost):
+                changes.append(self.change(where, decided))
+        return [WriteStates(changes)] if changes else []
+
+    def _decide(self, topic: Topic, where: TopicPartition, able: Collection[int]) -> Leadership:
+        state = topic.states[where.partition].state
+        lost = self.lost.get(where, set())
+        doubted = lost | self.distrusted.get(where, set())
+        heirs, isr = _but(state.elr, doubted), _but(state.isr, doubted)
+        if not isr and heirs and not any(broker in able for broker in heirs):
+            # All that counts is with those that are gone: they are waited for, and who lacks records counts no more.
+            return Leadership(NO_LEADER, heirs[:1], heirs[1:])
+        if not isr and not heirs:
+            # A replica that lost its tail is still better than none; one that lost its log would have all others lose theirs.
+            isr = _but(state.isr, lost) or _but(state.elr, lost)
+        decided = elect(
+            _best_first(topic.replicas[where.partition], lost),
+            isr,
+            able,
+            eligible=heirs,
+            min_insync=topic.min_insync(self._default_min_insync),
+            unclean=topic.unclean_election,
+        )
+        if not decided.isr:
+            return Leadership(NO_LEADER, state.isr, state.elr, tuple(sorted(lost & {*state.isr, *state.elr})))
+        asked_to_go = state.leader in self.leaving or state.leader in self._failed.get(where, ())
+        if decided.leader == NO_LEADER and asked_to_go and state.leader in isr:
+            # It leaves, or its disk failed, but nobody else can lead: it stays. What it has can still be read.
+            return Leadership(state.leader, isr, heirs)
+        return decided
+
+    def unclean(self, wanted: Iterable[TopicPartition] | None = None) -> list[Action]:
+        """Where nobody leads (of all partitions, if none are named): take whoever lives as he is, at an operator's word."""
+        changes = []
+        for where in self.among(wanted):
+            topic = self._cluster.topics[where.topic]
+            if topic.states[where.partition].state.leader != NO_LEADER:
+                continue
+            lost = self.lost.get(where, set())
+            decided = elect(_best_first(topic.replicas[where.partition], lost), (), self.able(where), unclean=True)
+            if decided.leader != NO_LEADER:
+                changes.append(self.change(where, decided))
+        return [WriteStates(changes)] if changes else []
+
+    def able(self, where: TopicPartition) -> set[int]:
+        """The brokers that can be counted on to lead a partition, as far as their disks and lives are concerned."""
+        return self._cluster.brokers.keys() - self.leaving - self._failed.get(where, set())
+
+    def not_preferred(self, wanted: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
+        """Those (of all, if none are named) that another replica than the first of their assignment leads, which lives."""
+        found = []
+        for where in self.among(wanted):
+            topic = self._cluster.topics[where.topic]
+            preferred = topic.replicas[where.partition][0]
+            if topic.states[where.partition].state.leader != preferred and preferred in self._cluster.brokers:
+                found.append(where)
+        return found
+
+    def preferred(self, wanted: Iterable[TopicPartition] | None = None) -> list[Action]:
+        """Give partitions (all, if none are named) back to the first replica of their assignment where it is in sync."""
+        changes = []
+        for where in self.not_preferred(wanted):
+            topic = self._cluster.topics[where.topic]
+            state = topic.states[where.partition].state
+            preferred = topic.replicas[where.partition][0]
+            able = preferred in state.isr and preferred not in self.leaving
+            doubted = self.distrusted.get(where, set()) | self.lost.get(where, set())
+            if able and preferred not in doubted:
+                changes.append(self.change(where, Leadership(preferred, state.isr, state.elr)))
+        return [WriteStates(changes)] if changes else []
+
+    def among(self, wanted: Iterable[TopicPartition] | None) -> list[TopicPartition]:
+        """Those of the wanted partitions, or of all, that have a state and are not being deleted."""
+        if wanted is None:
+            return self._cluster.partitions()
+        return [
+            where
+            for where in dict.fromkeys(wanted)
+            if (topic := self._cluster.topics.get(where.topic)) is not None
+            and not topic.deleting
+            and where.partition in topic.states
+        ]
+
+    def change(self, where: TopicPartition, decided: Leadership) -> PartitionStateChange:
+        """What is to be written so that a partition is led as it was decided."""
+        known = self._cluster.topics[where.topic].states[where.partition]
+        # Invariant [I11]: the leader epoch grows with every change that the controller makes.
+        state = PartitionStateZnode(
+            decided.leader,
+            known.state.leader_epoch + 1,
+            self._epoch,
+            decided.isr,
+            decided.eligible,
+            lost=decided.lost,
+        )
+        brokers = self._cluster.brokers
+        relies_on = {decided.leader: brokers[decided.leader].epoch} if decided.leader in brokers else {}
+        return PartitionStateChange(where, state, known.version, relies_on)
+
+
+def _but(replicas: Iterable[int], out: Collection[int]) -> tuple[int, ...]:
+    return tuple(broker for broker in replicas if broker not in out)
+
+
+def _best_first(replicas: Iterable[int], lost: Collection[int]) -> list[int]:
+    """In the order of the assignment, but those that lost their log last, should anybody be elected at all."""
+    return sorted(replicas, key=lambda broker: broker in lost)

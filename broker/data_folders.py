@@ -1,0 +1,42 @@
+"""The data folders as the broker's settings describe them: opened, and with the defaults of the logs in them."""
+
+import asyncio
+
+from ottla.broker.config import BrokerConfig
+from ottla.broker.storage.data_folder.log_dir import LogDir
+from ottla.broker.storage.log_config import LogConfig
+from ottla.wire.errors import ConfigError
+
+
+async def open_log_dirs(config: BrokerConfig, cluster: str) -> list[LogDir]:
+    """Open all data folders. ConfigError if one of them cannot be used."""
+    defaults = log_defaults(config)
+    opened = []
+    for folder in config.data_folders:
+        try:
+            log_dir = await asyncio.to_thread(
+                LogDir.open, folder, broker_id=config.broker_id, cluster_id=cluster, config_for=lambda _: defaults
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"log.dirs={folder} cannot be used: {error.strerror or error}",
+                hint="give a folder on a disk with room, where this user may write",
+            ) from None
+        opened.append(log_dir)
+    return opened
+
+
+def log_defaults(config: BrokerConfig) -> LogConfig:
+    """What a topic's log obeys where the topic itself says nothing."""
+    return LogConfig(
+        segment_bytes=config.log_segment_bytes,
+        segment_ms=config.log_roll_ms,
+        retention_ms=config.log_retention_ms,
+        retention_bytes=config.log_retention_bytes,
+        max_message_bytes=config.message_max_bytes,
+        index_interval_bytes=config.log_index_interval_bytes,
+        message_timestamp_type=config.log_message_timestamp_type,
+        message_timestamp_before_max_ms=config.log_message_timestamp_before_max_ms,
+        message_timestamp_after_max_ms=config.log_message_timestamp_after_max_ms,
+        flush_policy=config.log_flush_policy,
+    )

@@ -1,0 +1,129 @@
+"""The answers that one peer is owed, in the order of its requests: some are there, some promised, one is being converted."""
+
+import asyncio
+import logging
+import mmap
+from collections import deque
+from collections.abc import Callable
+
+from ottla.net.reply import Later, Reply
+from ottla.wire.batch import Buffer
+from ottla.wire.dialect import IncomingRequest
+from ottla.wire.errors import InvalidRequest, LocalProtocolError, UnknownServerError
+
+logger = logging.getLogger(__name__)
+
+
+class Answers:
+    """Invariant: answers leave in the order of their requests. ``ready`` is called when the next one may be."""
+
+    def __init__(self, ready: Callable[[], None]) -> None:
+        self._ready = ready
+        self._owed: deque[list[Buffer] | tuple[IncomingRequest, Later] | _Conversion] = deque()
+        self.held = 0
+        """How much memory those have that are there, and wait behind others."""
+
+    def __len__(self) -> int:
+        return len(self._owed)
+
+    def add(self, pieces: list[Buffer]) -> None:
+        """An answer that is there, behind others that are not."""
+        self._owed.append(pieces)
+        self.held += memory_of(pieces)
+
+    def promise(self, request: IncomingRequest, later: Later) -> None:
+        """An answer that will come; perhaps it is there already."""
+        assert later.on_given is None, "an answer goes to one peer"
+        self._owed.append((request, later))
+        later.on_given = self._ready
+        if later.reply is not None:
+            self._ready()
+
+    def take(self) -> list[Buffer] | None:
+        """The next answer, if it is there."""
+        owed = self._owed
+        if not owed:
+            return None
+        head = owed[0]
+        if isinstance(head, tuple):
+            request, later = head
+            reply = later.reply
+            if reply is None:
+                return None
+            if reply.attachments and request.dialect.converts:
+                self._convert(request, reply)
+                return None
+            pieces = encode(request, reply)
+        elif isinstance(head, _Conversion):
+            if head.pieces is None:
+                return None
+            pieces = head.pieces
+        else:
+            pieces = head
+            if self.held:
+                self.held -= memory_of(pieces)
+        owed.popleft()
+        return pieces
+
+    def is_next(self, later: Later) -> bool:
+        head = self._owed[0] if self._owed else None
+        return isinstance(head, tuple) and head[1] is later
+
+    def try_next_again(self) -> None:
+        """The peer takes answers again, or those before are gone: the next one may have been held back for that."""
+        head = self._owed[0] if self._owed else None
+        if isinstance(head, tuple) and head[1].held_back:
+            head[1].held_back = False
+            head[1].try_again()
+
+    def abandon(self) -> None:
+        """The peer has gone."""
+        owed, self._owed = self._owed, deque()
+        for answer in owed:
+            if isinstance(answer, tuple):
+                answer[1].abandon()
+
+    def _convert(self, request: IncomingRequest, reply: Reply) -> None:
+        """Encode the next answer in a thread: one at a time of each peer, and only when all before it have left."""
+        conversion = self._owed[0] = _Conversion()
+        converted = asyncio.get_running_loop().run_in_executor(None, encode, request, reply)
+        converted.add_done_callback(lambda done: self._converted(conversion, request, done))
+
+    def _converted(
+        self, conversion: "_Conversion", request: IncomingRequest, done: "asyncio.Future[list[Buffer]]"
+    ) -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            logger.error("an answer could not be converted api=%d", request.api, exc_info=error)
+        failed = done.cancelled() or error is not None
+        conversion.pieces = encode(request, Reply(None)) if failed else done.result()
+        self._ready()
+
+
+class _Conversion:
+    """An answer that is being encoded in a thread."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self) -> None:
+        self.pieces: list[Buffer] | None = None
+
+
+def encode(request: IncomingRequest, reply: Reply) -> list[Buffer]:
+    """An answer as its request's dialect has it."""
+    dialect = request.dialect
+    if reply.error is not None or reply.message is None:
+        return dialect.encode_error(request, reply.error or UnknownServerError())
+    try:
+        return dialect.encode_response(request, reply.message, reply.attachments)
+    except LocalProtocolError as error:
+        return dialect.encode_error(request, InvalidRequest(f"the answer would be too long: {error}"))
+
+
+def memory_of(pieces: list[Buffer]) -> int:
+    """The bytes that are in this process's own memory; slices of mapped files need none."""
+    memory = 0
+    for piece in pieces:
+        if not (isinstance(piece, memoryview) and isinstance(piece.obj, mmap.mmap)):
+            memory += len(piece)
+    return memory

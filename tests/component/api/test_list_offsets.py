@@ -1,0 +1,69 @@
+"""Every answer of ListOffsets."""
+
+import pytest
+
+from ottla.wire.errors import (
+    FencedLeaderEpoch,
+    InvalidRequest,
+    InvalidTopic,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+    OttlaError,
+    UnknownTopicOrPartition,
+)
+from ottla.wire.messages import EARLIEST, LATEST
+from ottla.wire.requests import ListOffsetsPart, ListOffsetsPartResult, ListOffsetsRequest, ListOffsetsResponse
+from tests.component.api.served import HERE, THERE, Served, batch_of, error_of, message_of
+from tests.support.raw_client import one_record
+from tests.support.waiting import eventually
+
+
+async def look(served: Served, part: ListOffsetsPart) -> ListOffsetsPartResult:
+    asked = served.ask(ListOffsetsRequest([part]))
+    await eventually(lambda: not asked.waits)
+    (result,) = message_of(asked, ListOffsetsResponse).parts
+    return result
+
+
+@pytest.mark.parametrize(
+    ("part", "error"),
+    [
+        (ListOffsetsPart("nowhere", 0, LATEST), UnknownTopicOrPartition),
+        (ListOffsetsPart("not/legal", 0, LATEST), InvalidTopic),
+        (ListOffsetsPart("t", 7, EARLIEST), UnknownTopicOrPartition),
+        (ListOffsetsPart("t", 0, -3), InvalidRequest),
+        (ListOffsetsPart("t", 0, -(2**63)), InvalidRequest),
+        (ListOffsetsPart("t", 0, LATEST, 2), FencedLeaderEpoch),
+        (ListOffsetsPart("t", 0, 5, 2), FencedLeaderEpoch),
+        (ListOffsetsPart("led-elsewhere", 0, LATEST), NotLeaderOrFollower),
+    ],
+    ids=repr,
+)
+async def test_what_cannot_be_looked_up_is_a_typed_error(
+    served: Served, part: ListOffsetsPart, error: type[OttlaError]
+) -> None:
+    await served.decide(epoch=3)
+    await served.decide("led-elsewhere", leader=THERE, replicas=(HERE, THERE))
+    assert error_of(await look(served, part)) is error
+
+
+async def test_beginning_end_and_times_are_found(served: Served) -> None:
+    await served.decide()
+    for at_ms in (10, 20, 30):
+        served.produce(one_record(b"v", at_ms)).raise_if_failed()
+    found = [await look(served, ListOffsetsPart("t", 0, at)) for at in (EARLIEST, LATEST, 0, 20, 21, 31, 2**63 - 1)]
+    assert [(part.offset, part.timestamp_ms) for part in found] == [
+        (0, -1), (3, -1), (0, 10), (1, 20), (2, 30), (-1, -1), (-1, -1)
+    ]  # fmt: skip
+
+
+async def test_end_is_not_told_before_a_new_leader_knows_what_is_committed(served: Served) -> None:
+    await served.decide(replicas=(HERE, THERE))
+    served.produce(batch_of())
+    await served.decide(replicas=(HERE, THERE), epoch=1)
+    assert error_of(await look(served, ListOffsetsPart("t", 0, LATEST))) is OffsetNotAvailable
+
+
+async def test_the_same_partition_twice_is_refused(served: Served) -> None:
+    with pytest.raises(InvalidRequest):
+        served.answer(ListOffsetsRequest([ListOffsetsPart("t", 0, 5)] * 2), ListOffsetsResponse)

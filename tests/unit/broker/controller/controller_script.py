@@ -1,0 +1,266 @@
+"""Commands that drive a real ControllerState against a ZooKeeper of dictionaries; see tests/cases/controller."""
+
+from dataclasses import replace
+
+from ottla.broker.controller.decisions.placement import place
+from ottla.broker.controller.decisions.state import (
+    Action,
+    Broker,
+    ControllerState,
+    ReadAgain,
+    RemoveTopic,
+    Tell,
+    WriteStates,
+)
+from ottla.wire.control import LeaderAndIsrRequest, PartitionState, StopReplicaRequest, UpdateMetadataRequest
+from ottla.wire.errors import OttlaError, StaleBrokerEpoch
+from ottla.wire.messages import BrokerEndpoint
+from ottla.wire.names import TopicPartition
+from ottla.zk.errors import BadVersion, ConnectionLost, ZkUnavailable
+from ottla.zk.metadata import LoadedTopic, PartitionStateChange, VersionedState
+from ottla.zk.znodes.brokers import DataState
+from ottla.zk.znodes.topics import PartitionStateZnode, TopicZnode
+from tests.support.transcripts import Command, listed, numbers
+
+TAKEN_BUT_LOST = "TakenButLost"
+"""The write took effect, and the connection broke before the answer came."""
+
+ERRORS: dict[str, type[OttlaError]] = {
+    "ZkUnavailable": ZkUnavailable,
+    "BadVersion": BadVersion,
+    "ConnectionLost": ConnectionLost,
+    "StaleBrokerEpoch": StaleBrokerEpoch,
+    TAKEN_BUT_LOST: ConnectionLost,
+}
+
+
+MARKS = {"!": DataState.TAIL_SUSPECT, "?": DataState.LOST}
+
+
+class ControllerScript:
+    """Writes wait until the script says ``write``; everything else is only shown."""
+
+    def __init__(self) -> None:
+        self.controller = ControllerState(controller_id=9, controller_epoch=3)
+        self.topics: dict[str, LoadedTopic] = {}
+        self.waiting: list[WriteStates] = []
+        self.registered: dict[int, int] = {}
+
+    def run(self, command: Command) -> list[str]:
+        return list(getattr(self, f"do_{command.name}")(command))
+
+    # --- ZooKeeper -------------------------------------------------------------------------------------------------------
+
+    def do_topic(self, command: Command) -> list[str]:
+        """topic <name> <replicas> ... [min=<min.insync.replicas>] [unclean=true]: created, with all replicas in sync."""
+        name, *assignment = command.words
+        replicas = {partition: numbers(text) for partition, text in enumerate(assignment)}
+        states = {p: VersionedState(PartitionStateZnode(r[0], 0, 1, r), 0) for p, r in replicas.items()}
+        settings = {"min": "min.insync.replicas", "unclean": "unclean.leader.election.enable"}
+        config = {settings[key]: value for key, value in command.options.items()}
+        self.topics[name] = LoadedTopic(name, TopicZnode(replicas, f"id-of-{name}"), 0, config, states)
+        return []
+
+    def do_state(self, command: Command) -> list[str]:
+        """state <topic>-<partition> [leader=] [isr=] [elr=]: somebody, as a rule the leader, writes the state."""
+        where = _partition(command.words[0])
+        loaded = self.topics[where.topic]
+        old = loaded.states[where.partition]
+        state = replace(
+            old.state,
+            leader=int(command.options.get("leader", old.state.leader)),
+            isr=command.numbers("isr") or old.state.isr,
+            elr=command.numbers("elr") or old.state.elr,
+        )
+        self._store(where, VersionedState(state, old.version + 1))
+        return []
+
+    def _store(self, where: TopicPartition, state: VersionedState) -> None:
+        loaded = self.topics[where.topic]
+        self.topics[where.topic] = replace(loaded, states={**loaded.states, where.partition: state})
+
+    # --- events ----------------------------------------------------------------------------------------------------------
+
+    def do_load(self, command: Command) -> list[str]:
+        """load <broker>@<epoch>[!|?][+] ... [deleting=<topic>]: a term begins.
+
+        ``!`` marks a broker that may have lost its tail, ``?`` one that lost its log, ``+`` that a controller has acted on it.
+        """
+        self.controller = ControllerState(controller_id=9, controller_epoch=3)
+        deleting = [name for name in command.options.get("deleting", "").split(",") if name]
+        return self._show(self.controller.loaded(self._register(command.words), self.topics.values(), deleting))
+
+    def do_brokers(self, command: Command) -> list[str]:
+        """brokers <broker>@<epoch>[!|?][+] ...: these are registered now."""
+        return self._show(self.controller.brokers_seen(self._register(command.words)))
+
+    def do_write(self, command: Command) -> list[str]:
+        """write [<topic>-<partition>=<error>]: carry out the oldest write that waits, as ZooKeeper would."""
+        changes = self.waiting.pop(0).changes
+        results: dict[TopicPartition, int | OttlaError] = {}
+        for change in changes:
+            if str(change.partition) in command.options:
+                error = command.options[str(change.partition)]
+                if error == TAKEN_BUT_LOST:
+                    self._compare_and_set(change)
+                results[change.partition] = ERRORS[error]("as the script says")
+            else:
+                results[change.partition] = self._compare_and_set(change)
+        lines = [f"{where}: {_result(result)}" for where, result in results.items()]
+        return lines + self._show(self.controller.states_written(changes, results))
+
+    def _register(self, words: list[str]) -> dict[int, Broker]:
+        brokers = _brokers(words)
+        self.registered = {i: broker.epoch for i, broker in brokers.items()}
+        return brokers
+
+    def _compare_and_set(self, change: PartitionStateChange) -> int | OttlaError:
+        if any(self.registered.get(broker) != epoch for broker, epoch in change.broker_epochs.items()):
+            return StaleBrokerEpoch("a broker that the change relies on has a new life")
+        if self.topics[change.partition.topic].states[change.partition.partition].version != change.version:
+            return BadVersion("somebody else wrote")
+        self._store(change.partition, VersionedState(change.state, change.version + 1))
+        return change.version + 1
+
+    def do_read(self, command: Command) -> list[str]:
+        return self._show(self.controller.topic_read(self.topics[command.words[0]]))
+
+    def do_look(self, command: Command) -> list[str]:
+        """look [<topic>-<partition> ...]: of those, or of all, read what another than the preferred replica leads."""
+        wanted = [_partition(word) for word in command.words] or None
+        found = {
+            where: self.topics[where.topic].states[where.partition] for where in self.controller.not_preferred(wanted)
+        }
+        return [f"read {where}" for where in found] + self._show(self.controller.states_read(found))
+
+    def do_created(self, command: Command) -> list[str]:
+        return self._show(self.controller.topic_created(self.topics[command.words[0]]))
+
+    def do_delete(self, command: Command) -> list[str]:
+        return self._show(self.controller.deletions_seen(command.words))
+
+    def do_deleted(self, command: Command) -> list[str]:
+        """deleted <topic>[-<partition>] <broker>: the broker has deleted its replicas, or that one."""
+        name, broker = command.words[0], int(command.words[1])
+        topic = self.controller.topics.get(name)
+        deleted = [TopicPartition(name, number) for number in topic.held_by(broker)] if topic else [_partition(name)]
+        return self._show(self.controller.replicas_deleted(broker, deleted))
+
+    def do_removed(self, command: Command) -> list[str]:
+        return self._show(self.controller.topic_removed(command.words[0]))
+
+    def do_leaves(self, command: Command) -> list[str]:
+        return self._show(self.controller.broker_leaves(int(command.words[0])))
+
+    def do_failed(self, command: Command) -> list[str]:
+        broker, *names = command.words
+        return self._show(self.controller.replicas_failed(int(broker), [_partition(name) for name in names]))
+
+    def do_works(self, command: Command) -> list[str]:
+        """works <broker> <topic>-<partition> ...: the broker leads or follows these as it was told."""
+        broker, *names = command.words
+        self.controller.replicas_work(int(broker), [_partition(name) for name in names])
+        return []
+
+    def do_preferred(self, command: Command) -> list[str]:
+        return self._show(self.controller.preferred_leaders())
+
+    def do_unclean(self, command: Command) -> list[str]:
+        """unclean [<topic>-<partition> ...]: an operator takes whoever lives."""
+        return self._show(self.controller.unclean_leaders([_partition(word) for word in command.words] or None))
+
+    def do_move(self, command: Command) -> list[str]:
+        """move <topic>-<partition> <replicas>: give a partition other replicas."""
+        return self._show(self.controller.move(_partition(command.words[0]), numbers(command.words[1])))
+
+    def do_place(self, command: Command) -> list[str]:
+        """place <partitions> <replication factor> <broker>:<rack> ..."""
+        partitions, factor, *brokers = command.words
+        racks = {int(broker): rack for broker, rack in (text.split(":") for text in brokers)}
+        placed = place(int(partitions), int(factor), racks)
+        lines = [f"{p}: {listed(r)} in racks {','.join(racks[b] for b in r)}" for p, r in enumerate(placed)]
+        for broker in sorted(racks):
+            held, led = sum(broker in r for r in placed), sum(r[0] == broker for r in placed)
+            lines.append(f"broker {broker}: {held} replicas, leads {led}")
+        return lines
+
+    # --- actions ---------------------------------------------------------------------------------------------------------
+
+    def _show(self, actions: list[Action]) -> list[str]:
+        lines: list[str] = []
+        for action in actions:
+            if isinstance(action, WriteStates):
+                self.waiting.append(action)
+                lines += [f"write {_change(change)}" for change in action.changes]
+            elif isinstance(action, Tell):
+                lines.append(f"tell {action.broker}@{action.request.broker_epoch} {_order(action)}")
+            elif isinstance(action, RemoveTopic):
+                lines.append(f"remove {action.name}")
+            elif isinstance(action, ReadAgain):
+                lines.append(f"read {action.name} again")
+            else:
+                topic = self.controller.topics[action.name]
+                self.topics[action.name] = replace(
+                    self.topics[action.name], topic=topic.znode(), version=topic.version + 1
+                )
+                lines.append(f"write {action.name}: {_assignment(topic.znode())}, if version {topic.version}")
+                lines += self._show(self.controller.topic_written(action.name, topic.version + 1))
+        return lines
+
+
+def _partition(text: str) -> TopicPartition:
+    topic, partition = text.rsplit("-", 1)
+    return TopicPartition(topic, int(partition))
+
+
+def _brokers(words: list[str]) -> dict[int, Broker]:
+    found = {}
+    for word in words:
+        broker, epoch = word.rstrip("".join(MARKS) + "+").split("@")
+        data = next((data for mark, data in MARKS.items() if mark in word), DataState.WHOLE)
+        endpoint = BrokerEndpoint(int(broker), "host", 9092)
+        found[int(broker)] = Broker(endpoint, int(epoch), data, word.endswith("+"))
+    return found
+
+
+def _assignment(topic: TopicZnode) -> str:
+    told = []
+    for partition, replicas in topic.partitions.items():
+        comes, goes = topic.adding_replicas.get(partition, ()), topic.removing_replicas.get(partition, ())
+        moves = f" (come {listed(comes)}, go {listed(goes)})" if comes or goes else ""
+        told.append(f"{partition} on {listed(replicas)}{moves}")
+    return "; ".join(told)
+
+
+def _result(result: int | OttlaError) -> str:
+    return f"version {result}" if isinstance(result, int) else type(result).__name__
+
+
+def _change(change: PartitionStateChange) -> str:
+    state = change.state
+    elr = f" elr {listed(state.elr)}" if state.elr else ""
+    lives = "".join(f" and {broker}@{epoch} lives" for broker, epoch in change.broker_epochs.items())
+    lost = f" lost {listed(state.lost)}" if state.lost else ""
+    what = f"leader {state.leader} epoch {state.leader_epoch} isr {listed(state.isr)}{elr}{lost}"
+    return f"{change.partition}: {what}, if version {change.version}{lives}"
+
+
+def _states(states: list[PartitionState]) -> str:
+    told = [
+        f"{s.topic}-{s.partition} leader {s.leader} epoch {s.leader_epoch} isr {listed(s.isr)} version {s.version}"
+        for s in states
+    ]
+    return "; ".join(told)
+
+
+def _order(action: Tell) -> str:
+    request = action.request
+    if isinstance(request, LeaderAndIsrRequest):
+        return f"leader_and_isr {_states(request.partitions)}"
+    if isinstance(request, StopReplicaRequest):
+        parts = [f"{part.topic}-{part.partition}" + (" delete" if part.delete else "") for part in request.parts]
+        return f"stop_replica {'; '.join(parts)}"
+    assert isinstance(request, UpdateMetadataRequest)
+    words = ["metadata", "full" if request.full else "", f"live {listed([b.id for b in request.brokers])}"]
+    words += [_states(request.partitions), f"gone {','.join(request.deleted)}" if request.deleted else ""]
+    return " ".join(word for word in words if word)

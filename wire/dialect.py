@@ -1,0 +1,79 @@
+"""The joint between sockets and dialects: what a dialect must be able to do, and a request as it came in one.
+
+A dialect is a way to put the messages of requests.py, admin.py and control.py into bytes (native.py is ours). A connection
+speaks one, which its first bytes pick. Each request carries its dialect, api and version, so that whatever becomes of it is
+answered as it was asked. Past net/connection.py nobody knows which dialect it was.
+"""
+
+from collections.abc import Sequence
+
+from ottla.wire.batch import Buffer
+from ottla.wire.errors import OttlaError
+from ottla.wire.messages import Message, Request
+from ottla.wire.requests import ApiRange
+
+
+class IncomingRequest:
+    """A request as the broker received it. Its attachments are borrowed: they are gone once the handler returns."""
+
+    __slots__ = ("api", "attachments", "client_id", "correlation_id", "dialect", "message", "version")
+
+    def __init__(
+        self,
+        dialect: "Dialect",
+        api: int,
+        version: int,
+        correlation_id: int,
+        client_id: str,
+        message: Request,
+        attachments: list[memoryview],
+    ) -> None:
+        self.dialect = dialect
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.message = message
+        self.attachments = attachments
+
+
+class UnreadableRequest:
+    """A request whose head could be read and that must be answered with an error, in the shape of its api."""
+
+    __slots__ = ("api", "correlation_id", "dialect", "error", "version")
+
+    def __init__(self, dialect: "Dialect", api: int, version: int, correlation_id: int, error: OttlaError) -> None:
+        self.dialect = dialect
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.error = error
+
+
+class Dialect:
+    """One way to speak. Stateless: one object serves all connections."""
+
+    api_ranges: list[ApiRange]
+    """What can be asked in it, and in which versions."""
+
+    converts: bool
+    """Whether answers with records may need work that is too long for the event loop: then ``encode_response`` of those is
+    called in a thread, while the connection's later answers wait behind it."""
+
+    def speaks(self, body: memoryview) -> bool:
+        """Whether a connection whose first frame is this speaks it."""
+        raise NotImplementedError
+
+    def read_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
+        """The request in a frame, or what to answer when it cannot be read; RemoteProtocolError means: hang up."""
+        raise NotImplementedError
+
+    def encode_response(
+        self, request: IncomingRequest, message: Message, attachments: Sequence[Buffer] = ()
+    ) -> list[Buffer]:
+        """The frame to write, in pieces; attachments need not be copied."""
+        raise NotImplementedError
+
+    def encode_error(self, request: IncomingRequest | UnreadableRequest, error: OttlaError) -> list[Buffer]:
+        """The answer of a request that failed as a whole."""
+        raise NotImplementedError

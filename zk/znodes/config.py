@@ -1,0 +1,27 @@
+"""The znodes below /config: what is set otherwise than in the brokers' own files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ottla.wire.names import check_topic_name
+from ottla.zk.znodes.json_fields import Fields, encode_json
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigZnode:
+    """/config/topics/<topic>: what this topic sets otherwise than the broker's defaults."""
+
+    config: Mapping[str, str]
+
+    PARENT = "/config/topics"
+
+    @classmethod
+    def path(cls, topic: str) -> str:
+        return f"{cls.PARENT}/{check_topic_name(topic)}"
+
+    def encode(self) -> bytes:
+        return encode_json({"version": 1, "config": dict(self.config)})
+
+    @classmethod
+    def decode(cls, topic: str, data: bytes) -> "TopicConfigZnode":
+        return cls(Fields(cls.path(topic), data).text_map("config"))
