@@ -131,7 +131,10 @@ def tests_by_number() -> dict[int, list[str]]:
 
 def page() -> str:
     lines = ["# Checklist", "", "Made by `python docs/make_checklist.py`; do not edit."]
-    lines += ["What the system does, line by line, each with the tests that cite it by its number (`test_s36_...`).", ""]
+    lines += [
+        "What the system does, line by line, each with the tests that cite it by its number (`test_s36_...`).",
+        "",
+    ]
     found = tests_by_number()
     for title, behaviours in BEHAVIOURS.items():
         lines += [f"## {title}", "", "| # | behaviour | tests |", "|---|---|---|"]

@@ -34,7 +34,9 @@ def test_every_behaviour_has_a_test_on_a_live_cluster() -> None:
     lines = [number for behaviours in module.BEHAVIOURS.values() for number in behaviours]
     assert lines == list(range(1, 94))
     found = module.tests_by_number()
-    cited = {number for number, tests in found.items() if any(test.startswith(("`cluster/", "`docker/")) for test in tests)}
+    cited = {
+        number for number, tests in found.items() if any(test.startswith(("`cluster/", "`docker/")) for test in tests)
+    }
     assert set(lines) - cited == NOT_BUILT
 
 
