@@ -18,7 +18,7 @@ from ottla.wire.errors import (
     error_for,
 )
 from ottla.wire.messages import Request
-from ottla.wire.records import encode_batch, split_batches
+from ottla.wire.records import encode_batch
 from ottla.wire.requests import (
     ApiVersionsRequest,
     CreateTopicsRequest,
@@ -33,6 +33,7 @@ from ottla.wire.requests import (
     ProducePart,
     ProduceRequest,
 )
+from tests.support.batches import split_batches
 from tests.support.lying_batches import LIES, NOW_MS, honest, lies_about_its_payload, lying
 from tests.support.raw_client import Hung, RawClient, framed, one_record
 from tests.support.victim import Victim
