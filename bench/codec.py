@@ -9,7 +9,8 @@ from typing import Any
 from ottla.client.arrow import batches_to_arrow
 from ottla.client.producing.partitioner import murmur2, partitions_for_keys
 from ottla.wire.batch import MAGIC_COLUMNS, MAGIC_KAFKA, Codec
-from ottla.wire.records import RecordBatch, as_kafka_batch, encode_batch
+from ottla.wire.records import RecordBatch, encode_batch
+from ottla.wire.rewriting import as_kafka_batch
 
 NOW = 1_700_000_000_000
 ARROW_BATCHES = 10

@@ -56,7 +56,7 @@ def read_segment(path: Path) -> Iterator[StoredBatch]:
             try:
                 data = _read_batch(file, size - position)
                 header = check_batch(data)
-                # Inside a segment offsets have no gaps; the base offset is not under the CRC.
+                # The base offset is not under the CRC; it is where the batch before ends.
                 if expected is not None and header.base_offset != expected:
                     raise CorruptMessage(f"base offset {header.base_offset} where {expected} was due")
             except OttlaError as error:

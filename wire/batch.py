@@ -9,6 +9,10 @@ Kafka's v2 header, for every batch::
 offset and leader epoch without touching it. ``magic`` tells the payload: 2 is Kafka's own records, MAGIC_COLUMNS ours
 (ottla.wire.records reads and writes both). The broker looks past this header once, when it takes a batch from a producer
 (ottla.wire.payload_check).
+
+Batches *tile* a log: each begins where the one before ends, at base_offset + last_offset_delta + 1. Where compaction leaves
+no record, a *gap* stands: a batch of no records, this header alone. So the CRC of a batch vouches for the base offset of the
+next one, which nothing else does (docs/decisions/0017).
 """
 
 import struct
@@ -103,6 +107,11 @@ class BatchHeader(NamedTuple):
         return self.base_offset + self.last_offset_delta + 1
 
     @property
+    def is_gap(self) -> bool:
+        """Whether there are no records at its offsets."""
+        return self.count == 0
+
+    @property
     def codec(self) -> Codec:
         return Codec(self.attributes & CODEC_MASK)
 
@@ -154,8 +163,19 @@ def check_claims(header: BatchHeader) -> None:
     if header.attributes & CODEC_MASK > Codec.ZSTD:
         raise UnsupportedCompressionType(f"record batch of compression codec {header.attributes & CODEC_MASK}")
     if not 0 < header.count <= COUNT_MAX or header.last_offset_delta < header.count - 1:
+        _check_gap(header)
+
+
+def _check_gap(header: BatchHeader) -> None:
+    """A batch may have no records: then it has no payload either, and is Kafka's empty batch."""
+    if header.count != 0 or header.last_offset_delta < 0:
         raise CorruptMessage(
             f"record batch of {header.count} records whose last offset delta is {header.last_offset_delta}"
+        )
+    if header.size != HEADER_SIZE or header.magic != MAGIC_KAFKA or header.attributes & CODEC_MASK:
+        raise CorruptMessage(
+            f"record batch of no records with {header.size - HEADER_SIZE} bytes of payload, magic {header.magic} "
+            f"and codec {header.attributes & CODEC_MASK}"
         )
 
 
@@ -207,12 +227,46 @@ def build_batch(
     producer_id: int = NO_PRODUCER,
     producer_epoch: int = -1,
     base_sequence: int = -1,
+    last_offset_delta: int | None = None,
 ) -> bytearray:
-    """A whole batch as a producer sends it: base offset 0, leader epoch -1."""
+    """A whole batch as a producer sends it: base offset 0, leader epoch -1.
+
+    ``last_offset_delta`` for one that has lost records: it keeps the offsets that it once had.
+    """
     batch = bytearray().join([_NO_HEADER, *payload] if isinstance(payload, list) else [_NO_HEADER, payload])
     HEADER.pack_into(
-        batch, 0, 0, len(batch) - LENGTH_OVERHEAD, -1, magic, 0, attributes, count - 1,
+        batch, 0, 0, len(batch) - LENGTH_OVERHEAD, -1, magic, 0, attributes,
+        count - 1 if last_offset_delta is None else last_offset_delta,
         first_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count,
     )  # fmt: skip
     _CRC.pack_into(batch, CRC_START - _CRC.size, crc32c(memoryview(batch)[CRC_START:]))
     return batch
+
+
+def build_gap(
+    base_offset: int,
+    next_offset: int,
+    leader_epoch: int,
+    *,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytearray:
+    """A batch that says that no records are left from ``base_offset`` up to ``next_offset``, all of them of one epoch.
+
+    With a producer it stands for that producer's batch of these offsets, whose sequence numbers must not be forgotten.
+    """
+    gap = build_batch(
+        b"",
+        magic=MAGIC_KAFKA,
+        attributes=Codec.NONE,
+        count=0,
+        first_timestamp=-1,
+        max_timestamp=-1,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        last_offset_delta=next_offset - base_offset - 1,
+    )
+    stamp(gap, 0, base_offset, leader_epoch)
+    return gap

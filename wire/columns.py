@@ -1,9 +1,10 @@
 """The columnar payload: the records of a batch as six columns instead of one record after the other.
 
 A public format, the payload of batches of magic MAGIC_COLUMNS. Uncompressed it is one msgpack array of six elements,
-each of them nil or one bin::
+each of them nil or one bin, and of a seventh, a bin, in batches that have lost records::
 
     [timestamps, key_lengths, keys, value_lengths, values, headers]
+    [timestamps, key_lengths, keys, value_lengths, values, headers, offsets]
 
 ``timestamps``     one little-endian integer a record, i32 or i64 (the width is the bin's size divided by the count of
                    the batch header): the record's timestamp minus the header's first_timestamp, in ms. nil: all equal
@@ -16,8 +17,11 @@ each of them nil or one bin::
 ``headers``        nil: no record has headers. Else a bin that is msgpack itself: an array with one element a record,
                    each an array of [name, value] pairs in their order; name is a str, value a bin or nil.
 
-The record at place i has the offset base_offset + i: a columnar batch has no gaps. Compression, if any, is applied to
-the whole msgpack array and told by the codec in the header's attributes.
+``offsets``        one little-endian i32 a record, its offset minus the header's base_offset; they rise, and none is larger
+                   than the header's last_offset_delta. Where it is missing, the record at place i has the offset
+                   base_offset + i. Never in what a producer sends: only compaction takes records away.
+
+Compression, if any, is applied to the whole msgpack array and told by the codec in the header's attributes.
 """
 
 import struct
@@ -26,6 +30,7 @@ from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
+from operator import lt
 from typing import NamedTuple, cast
 
 import msgspec
@@ -43,13 +48,16 @@ LAYOUT_SUMMED_MAX = 128
 """Adding up so many lengths takes a few microseconds, as long as everything else that a broker checks in a batch."""
 
 LENGTH_SIZE = 4
+OFFSET_SIZE = 4
 NULL_LENGTH = -1
 _NULL = struct.pack("<i", NULL_LENGTH)
 _STRUCT_ITEMS = 64
-_ARRAY_OF_SIX, _NIL = b"\x96", b"\xc0"
+_ARRAY_OF_SIX, _ARRAY_OF_SEVEN, _NIL = b"\x96", b"\x97", b"\xc0"
 
 _Column = memoryview | None
-_decoder = msgspec.msgpack.Decoder(tuple[_Column, _Column, _Column, _Column, _Column, _Column])
+_SixColumns = tuple[_Column, _Column, _Column, _Column, _Column, _Column]
+_decoder = msgspec.msgpack.Decoder(_SixColumns)
+_decoder_with_offsets = msgspec.msgpack.Decoder(tuple[_Column, _Column, _Column, _Column, _Column, _Column, memoryview])
 _headers_decoder = msgspec.msgpack.Decoder(list[Headers])
 _encoder = msgspec.msgpack.Encoder()
 
@@ -58,7 +66,7 @@ assert array("q").itemsize == 8
 
 
 class Columns(NamedTuple):
-    """The six columns as they stand in the payload, views without a copy; lengths and sizes have been checked."""
+    """The columns as they stand in the payload, views without a copy; lengths and sizes have been checked."""
 
     timestamps: memoryview | None
     key_lengths: memoryview | None
@@ -66,6 +74,7 @@ class Columns(NamedTuple):
     value_lengths: memoryview | None
     values: memoryview | None
     headers: memoryview | None
+    offsets: memoryview | None = None
 
 
 def encode_columns(
@@ -73,11 +82,13 @@ def encode_columns(
     keys: Sequence[bytes | None] | None,
     values: Sequence[bytes | None],
     headers: bytes | None,
+    offsets: bytes | None = None,
 ) -> tuple[list[Buffer], int]:
     """The payload of these columns, in pieces, and its size: msgpack is written here, so that no item is copied for it."""
-    pieces: list[Buffer] = [_ARRAY_OF_SIX]
+    pieces: list[Buffer] = [_ARRAY_OF_SIX if offsets is None else _ARRAY_OF_SEVEN]
     size = 1 + _add_bin(pieces, timestamps) + _add_column(pieces, keys) + _add_column(pieces, values)
-    return pieces, size + _add_bin(pieces, headers)
+    size += _add_bin(pieces, headers)
+    return pieces, size if offsets is None else size + _add_bin(pieces, offsets)
 
 
 def _add_column(pieces: list[Buffer], items: Sequence[bytes | None] | None) -> int:
@@ -109,9 +120,9 @@ def _bin_header(size: int) -> bytes:
 
 
 def check_layout(payload: Buffer, count: int) -> None:
-    """As decode_columns, for those who pass the columns on: quick, so lengths that differ are added up only if they are few,
+    """As decode_columns, for those who take columns from a producer, which has no offsets of its own: quick, so lengths that
 
-    and of the headers only their number is looked at.
+    differ are added up only if they are few, and of the headers only their number is looked at.
     """
     headers = _decode_checked(payload, count, summed_max=LAYOUT_SUMMED_MAX)[5]
     if headers is not None and _array_length(headers) != count:
@@ -129,16 +140,30 @@ def _array_length(encoded: memoryview) -> int:
 
 def decode_columns(payload: Buffer, count: int) -> Columns:
     """The columns of a payload of ``count`` records; CorruptMessage if they contradict it or one another."""
-    return Columns._make(_decode_checked(payload, count))
+    if payload[:1] == _ARRAY_OF_SEVEN:
+        return _decode_with_offsets(payload, count)
+    return Columns._make((*_decode_checked(payload, count), None))
 
 
-def _decode_checked(
-    payload: Buffer, count: int, summed_max: int | None = None
-) -> tuple[_Column, _Column, _Column, _Column, _Column, _Column]:
+def _decode_with_offsets(payload: Buffer, count: int) -> Columns:
+    try:
+        *columns, offsets = _decoder_with_offsets.decode(payload)
+    except ValueError as error:
+        raise CorruptMessage(f"columnar payload of {len(payload)} bytes: {error}") from error
+    if len(offsets) != OFFSET_SIZE * count:
+        raise CorruptMessage(f"offset column of {len(offsets)} bytes in a batch of {count} records")
+    return Columns._make((*_checked(cast(_SixColumns, tuple(columns)), count), offsets))
+
+
+def _decode_checked(payload: Buffer, count: int, summed_max: int | None = None) -> _SixColumns:
     try:
         columns = _decoder.decode(payload)
     except ValueError as error:
         raise CorruptMessage(f"columnar payload of {len(payload)} bytes: {error}") from error
+    return _checked(columns, count, summed_max)
+
+
+def _checked(columns: _SixColumns, count: int, summed_max: int | None = None) -> _SixColumns:
     timestamps, key_lengths, keys, value_lengths, values, _ = columns
     if timestamps is not None and len(timestamps) not in (4 * count, 8 * count):
         raise CorruptMessage(f"timestamp column of {len(timestamps)} bytes in a batch of {count} records")
@@ -245,6 +270,32 @@ def join_deltas(deltas: list[int] | None) -> bytes | None:
 def split_deltas(column: memoryview, count: int) -> list[int]:
     """Each record's timestamp minus the first, from a timestamp column that is there."""
     return integers("i" if len(column) == 4 * count else "q", column)
+
+
+# --- offsets -----------------------------------------------------------------------------------------------------------
+
+
+def join_offsets(deltas: Sequence[int]) -> bytes | None:
+    """The offset column; None where each record has the offset of its place, as in a range."""
+    if isinstance(deltas, range) or list(deltas) == list(range(len(deltas))):
+        return None
+    return little_endian("i", list(deltas))
+
+
+def split_offsets(column: memoryview, last_offset_delta: int) -> list[int]:
+    """Each record's offset minus the first of the batch. CorruptMessage if they do not rise, or go past the batch's last."""
+    deltas = integers("i", column)
+    if not rises_within(deltas, last_offset_delta):
+        raise CorruptMessage(f"offset column that does not rise from 0 to {last_offset_delta}")
+    return deltas
+
+
+def rises_within(deltas: Sequence[int], last: int) -> bool:
+    """Whether offsets of records, counted from their batch's first, rise from 0 or more to no more than ``last``."""
+    return deltas[0] >= 0 and deltas[-1] <= last and all(map(lt, deltas, deltas[1:]))
+
+
+# --- integers ----------------------------------------------------------------------------------------------------------
 
 
 def little_endian(typecode: str, numbers: list[int]) -> bytes:

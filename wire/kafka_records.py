@@ -11,11 +11,10 @@ written from a table.
 
 from collections.abc import Sequence
 from itertools import repeat
-from operator import lt
 from typing import NamedTuple
 
 from ottla.wire.batch import Buffer
-from ottla.wire.columns import HEADERS_MAX, Headers
+from ottla.wire.columns import HEADERS_MAX, Headers, rises_within
 from ottla.wire.errors import CorruptMessage, InvalidRecord, MessageTooLarge
 
 TWO_BYTES_MAX = 2**14 - 1
@@ -47,6 +46,8 @@ def decode_records(payload: Buffer, count: int, last_offset_delta: int) -> Kafka
     """The ``count`` records of a payload; CorruptMessage if there are more or fewer, or a length or an offset lies."""
     if count * RECORD_SIZE_MIN > len(payload):
         raise CorruptMessage(f"payload of {len(payload)} bytes that says it holds {count} records")
+    if not count:  # a gap, which has no payload
+        return KafkaRecords(range(0), [], [], [], [])
     try:
         records = _decode(bytes(payload), count)
     except IndexError:
@@ -56,7 +57,7 @@ def decode_records(payload: Buffer, count: int, last_offset_delta: int) -> Kafka
     deltas = records.offset_deltas
     if deltas == list(range(count)):
         return records._replace(offset_deltas=range(count))
-    if deltas[0] < 0 or deltas[-1] > last_offset_delta or not all(map(lt, deltas, deltas[1:])):
+    if not rises_within(deltas, last_offset_delta):
         raise CorruptMessage(f"offset deltas that do not rise from 0 to {last_offset_delta}")
     return records
 
@@ -225,14 +226,16 @@ def encode_records(
     keys: Sequence[bytes | None] | None,
     headers: Sequence[Sequence[tuple[str, bytes | None]]] | None,
     timestamp_deltas: Sequence[int] | None,
+    offset_deltas: Sequence[int] | None = None,
 ) -> bytes:
-    """The payload of these records, offsets rising by one."""
+    """The payload of these records, offsets rising by one unless they are given."""
     varints = VARINTS
+    offsets = range(len(values)) if offset_deltas is None else offset_deltas
     times = repeat(varints[0]) if timestamp_deltas is None else [varints[delta] for delta in timestamp_deltas]
     key_fields = repeat(_NULL) if keys is None else [_NULL if key is None else varints[len(key)] + key for key in keys]
     header_fields = repeat(_NO_HEADERS) if headers is None else _header_fields(headers)
     pieces: list[bytes] = []
-    fields = zip(range(len(values)), values, times, key_fields, header_fields, strict=False)  # some go on for ever
+    fields = zip(offsets, values, times, key_fields, header_fields, strict=False)  # some go on for ever
     for offset, value, time, key, header in fields:
         start = b"\0" + time + varints[offset] + key
         if value is None:

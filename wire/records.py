@@ -1,18 +1,15 @@
 """The records inside batches: one front for our columnar payload and for Kafka's own.
 
-``encode_batch`` makes a batch as a producer sends it, ``RecordBatch`` reads one of either magic, and ``as_kafka_batch``
-turns ours into Kafka's for clients that know no other. The layouts stand in ottla.wire.columns and
-ottla.wire.kafka_records, the header in ottla.wire.batch.
+``encode_batch`` makes a batch as a producer sends it, ``RecordBatch`` reads one of either magic. The layouts stand in
+ottla.wire.columns and ottla.wire.kafka_records, the header in ottla.wire.batch; ottla.wire.rewriting makes batches of batches.
 """
 
 from collections.abc import Sequence
 from functools import cached_property
 
 from ottla.wire.batch import (
-    CODEC_MASK,
     COUNT_MAX,
     HEADER_SIZE,
-    LENGTH_OVERHEAD,
     MAGIC_COLUMNS,
     MAGIC_KAFKA,
     NO_PRODUCER,
@@ -25,7 +22,6 @@ from ottla.wire.batch import (
     check_claims,
     check_magic,
     read_header,
-    stamp,
 )
 from ottla.wire.columns import (
     Columns,
@@ -35,9 +31,11 @@ from ottla.wire.columns import (
     join_column,
     join_deltas,
     join_headers,
+    join_offsets,
     split_column,
     split_deltas,
     split_headers,
+    split_offsets,
 )
 from ottla.wire.compression import compress, decompress
 from ottla.wire.errors import (
@@ -82,9 +80,9 @@ def encode_batch(
     """
     count = _check_counts(values, keys, headers)
     first, largest, deltas = _check_timestamps(timestamps, count)
-    payload, size = _encode_payload(magic, values, keys, headers, deltas)
+    payload, size = encode_payload(magic, values, keys, headers, deltas)
     return build_batch(
-        _compress_payload(payload, size, codec, level),
+        compress_payload(payload, size, codec, level),
         magic=magic,
         attributes=codec,
         count=count,
@@ -96,20 +94,24 @@ def encode_batch(
     )
 
 
-def _encode_payload(
+def encode_payload(
     magic: int,
     values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None,
     headers: Sequence[HeaderPairs] | None,
     deltas: list[int] | None,
+    offset_deltas: Sequence[int] | None = None,
 ) -> tuple[list[Buffer], int]:
+    """The payload before it is compressed, in pieces, and its size; timestamps and offsets as differences to the first."""
     if magic == MAGIC_KAFKA:
-        records = encode_records(values, keys, headers, deltas)
+        records = encode_records(values, keys, headers, deltas, offset_deltas)
         return [records], len(records)
-    return encode_columns(join_deltas(deltas), keys, values, join_headers(headers))
+    offsets = None if offset_deltas is None else join_offsets(offset_deltas)
+    return encode_columns(join_deltas(deltas), keys, values, join_headers(headers), offsets)
 
 
-def _compress_payload(payload: list[Buffer], size: int, codec: Codec, level: int | None) -> list[Buffer]:
+def compress_payload(payload: list[Buffer], size: int, codec: Codec, level: int | None = None) -> list[Buffer]:
+    """The payload as it stands in a batch. MessageTooLarge if no reader would take it."""
     if size > DECODED_MAX:
         raise MessageTooLarge(f"a batch of {size} bytes; no reader takes more than {DECODED_MAX}")
     return payload if codec is Codec.NONE else [compress(codec, b"".join(payload), level)]
@@ -158,10 +160,6 @@ class RecordBatch:
         self.header = header = check_batch(buffer) if verify else _check_shape(read_header(buffer))
         if header.base_offset < 0 or header.next_offset > INT64_MAX:
             raise CorruptMessage(f"record batch of offsets {header.base_offset} to {header.last_offset}")
-        if header.magic == MAGIC_COLUMNS and header.last_offset_delta != header.count - 1:
-            raise CorruptMessage(
-                f"columnar batch of {header.count} records over {header.last_offset_delta + 1} offsets"
-            )
         self._buffer = memoryview(buffer)[: header.size]
         self._decoded_max = decoded_max
 
@@ -197,12 +195,18 @@ class RecordBatch:
         return self._buffer
 
     def offsets(self) -> range | list[int]:
-        """Each record's offset: a range, or a list where compaction left gaps."""
-        base = self.header.base_offset
-        if self.header.magic == MAGIC_COLUMNS:
-            return range(base, base + self.header.count)
-        deltas = self._kafka_records.offset_deltas
+        """Each record's offset: a range, or a list where compaction took records away."""
+        base, deltas = self.header.base_offset, self.offset_deltas()
         return range(base, base + len(deltas)) if isinstance(deltas, range) else [base + delta for delta in deltas]
+
+    def offset_deltas(self) -> Sequence[int]:
+        """Each record's offset minus ``base_offset``: a range if it is the record's place."""
+        count = self.header.count
+        if self.header.magic == MAGIC_KAFKA:
+            return self._kafka_records.offset_deltas
+        if self.header.last_offset_delta == count - 1 or (column := self._columns.offsets) is None:
+            return range(count)
+        return split_offsets(column, self.header.last_offset_delta)
 
     def timestamps(self) -> list[int]:
         """Each record's timestamp in ms; the time of the append for all, where the topic says so."""
@@ -228,12 +232,15 @@ class RecordBatch:
     @cached_property
     def _columns(self) -> Columns:
         if self.header.magic == MAGIC_COLUMNS:
-            return decode_columns(self._payload(), self.header.count)
+            columns = decode_columns(self._payload(), self.header.count)
+            if columns.offsets is not None:
+                split_offsets(columns.offsets, self.header.last_offset_delta)
+            return columns
         records = self._kafka_records
         deltas = records.timestamp_deltas if any(records.timestamp_deltas) else None
-        joined = (join_deltas(deltas), *join_column(records.keys), *join_column(records.values))
-        headers = join_headers(records.headers)
-        return Columns._make(None if column is None else memoryview(column) for column in (*joined, headers))
+        joined = (join_deltas(deltas), *join_column(records.keys or None), *join_column(records.values or None))
+        more = join_headers(records.headers), join_offsets(records.offset_deltas)
+        return Columns._make(None if column is None else memoryview(column) for column in (*joined, *more))
 
     @cached_property
     def _kafka_records(self) -> KafkaRecords:
@@ -242,7 +249,7 @@ class RecordBatch:
     @cached_property
     def _timestamps(self) -> list[int]:
         header = self.header
-        if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        if header.is_gap or header.timestamp_type is TimestampType.LOG_APPEND_TIME:
             return [header.max_timestamp] * header.count
         if header.magic == MAGIC_KAFKA:
             deltas = self._kafka_records.timestamp_deltas
@@ -277,46 +284,10 @@ class RecordBatch:
         return decompress(self.header.codec, self._buffer[HEADER_SIZE:], self._decoded_max)
 
 
-def split_batches(buffer: Buffer, verify: bool = True, decoded_max: int = DECODED_MAX) -> list[RecordBatch]:
-    """The batches of a fetch response; one that the response's size limit cut off at the end is left out."""
-    view = memoryview(buffer)
-    batches = []
-    position = 0
-    while len(view) - position >= LENGTH_OVERHEAD:
-        size = LENGTH_OVERHEAD + int.from_bytes(view[position + 8 : position + LENGTH_OVERHEAD], "big", signed=True)
-        if size > len(view) - position:
-            break
-        batches.append(RecordBatch(view[position:], verify, decoded_max))
-        position += size
-    return batches
-
-
 def find_offset_by_timestamp(batch: RecordBatch, timestamp_ms: int) -> tuple[int, int] | None:
     """The offset and the timestamp of the first record that is not older than ``timestamp_ms``."""
     timestamps = zip(batch.offsets(), batch.timestamps(), strict=True)
     return next(((offset, timestamp) for offset, timestamp in timestamps if timestamp >= timestamp_ms), None)
-
-
-def as_kafka_batch(batch: RecordBatch, codec: Codec | None = None) -> bytearray:
-    """A columnar batch in Kafka's format, with the same offsets, epoch, producer and timestamps."""
-    header = batch.header
-    codec = header.codec if codec is None else codec
-    appended = header.timestamp_type is TimestampType.LOG_APPEND_TIME
-    deltas = None if appended else [timestamp - header.first_timestamp for timestamp in batch.timestamps()]
-    payload, size = _encode_payload(MAGIC_KAFKA, batch.values(), batch.keys(), batch.headers(), deltas)
-    converted = build_batch(
-        _compress_payload(payload, size, codec, None),
-        magic=MAGIC_KAFKA,
-        attributes=header.attributes & ~CODEC_MASK | codec,
-        count=header.count,
-        first_timestamp=header.first_timestamp,
-        max_timestamp=header.max_timestamp,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-    )
-    stamp(converted, 0, header.base_offset, header.leader_epoch)
-    return converted
 
 
 def _check_shape(header: BatchHeader) -> BatchHeader:

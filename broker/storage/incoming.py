@@ -4,13 +4,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.broker.storage.log_config import CREATE_TIME, LogConfig
-from ottla.broker.storage.segments.index import BatchPlace
+from ottla.broker.storage.segments.index import RELATIVE_OFFSET_MAX, BatchPlace
 from ottla.wire.batch import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     BatchHeader,
+    build_gap,
     check_batch,
     check_produced,
+    read_header,
     stamp,
     stamp_append_time,
 )
@@ -83,10 +85,11 @@ def stamp_batches(
     return places
 
 
-def replicated_batches(records: memoryview, next_offset: int, latest_epoch: int) -> Batches:
+def replicated_batches(records: memoryview, next_offset: int, latest_epoch: int, *, is_first: bool = False) -> Batches:
     """The whole batches that a leader sent; a fetch may end inside one, which is left out.
 
-    They must go on where this log ends (a gap is allowed: compaction leaves some), and epochs must not go back.
+    They must go on where this log ends, and epochs must not go back. If ``is_first``, the first batch may begin before: the
+    log is empty, and begins where the leader's does, which may be inside a batch.
     """
     batches: Batches = []
     position = 0
@@ -95,26 +98,40 @@ def replicated_batches(records: memoryview, next_offset: int, latest_epoch: int)
         if size > len(records) - position:
             break
         header = check_batch(records, position)
-        if header.base_offset < next_offset:
-            raise CorruptMessage(f"the leader sent offset {header.base_offset} where the log ends at {next_offset}")
+        # Invariant [I27]: a base offset is true where the batch before ends, for no CRC covers it.
+        if header.base_offset != next_offset and not (
+            is_first and header.base_offset < next_offset < header.next_offset
+        ):
+            header = _begin_gap_at(next_offset, records, position, header)
         if header.leader_epoch < max(latest_epoch, 0):
             raise CorruptMessage(f"the leader sent epoch {header.leader_epoch} after epoch {latest_epoch}")
         batches.append((position, header))
         position += size
-        next_offset, latest_epoch = header.next_offset, header.leader_epoch
+        next_offset, latest_epoch, is_first = header.next_offset, header.leader_epoch, False
     return batches
 
 
-def split_for_segments(batches: Batches, room: int, segment_bytes: int) -> Iterator[Batches]:
-    """Cut batches into runs that each fit into one segment, the first into ``room`` bytes. Gaps cut too.
+def _begin_gap_at(offset: int, records: memoryview, position: int, gap: BatchHeader) -> BatchHeader:
+    """A gap that the leader made of several batches, of which this log has some already: what comes after them, in place.
 
-    A batch that is larger than a segment gets one for itself.
+    A batch that has records, or a producer, keeps its offsets whatever becomes of it: no log ends inside of one.
+    """
+    if not (gap.is_gap and gap.producer_id < 0 and gap.base_offset < offset < gap.next_offset):
+        raise CorruptMessage(f"the leader sent offset {gap.base_offset} where the log ends at {offset}")
+    records[position : position + HEADER_SIZE] = build_gap(offset, gap.next_offset, gap.leader_epoch)
+    return read_header(records, position)
+
+
+def split_for_segments(batches: Batches, room: int, segment_bytes: int) -> Iterator[Batches]:
+    """Cut batches into runs that each fit into one segment, the first into ``room`` bytes.
+
+    A batch that is larger than a segment gets one for itself. A few gaps may span more offsets than an index can tell.
     """
     run: Batches = []
     used = 0
     for position, header in batches:
-        gap = bool(run) and run[-1][1].next_offset != header.base_offset
-        if run and (gap or used + header.size > room):
+        too_long = bool(run) and header.last_offset - run[0][1].base_offset > RELATIVE_OFFSET_MAX
+        if run and (too_long or used + header.size > room):
             yield run
             run, used, room = [], 0, segment_bytes
         run.append((position, header))

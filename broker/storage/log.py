@@ -174,22 +174,28 @@ class Log:
     def append_as_follower(self, records: memoryview) -> int:
         """Append the leader's batches as they are, and give the new log end offset. A cut-off last batch is ignored."""
         self._disk.check()
-        batches = replicated_batches(records, self.log_end_offset, self.latest_epoch)
+        is_first = not self._segments.active.size and not self.size
+        batches = replicated_batches(records, self.log_end_offset, self.latest_epoch, is_first=is_first)
+        if is_first and batches and batches[0][1].base_offset < self.log_end_offset:
+            self._begin_inside(batches[0][1].base_offset)
         room = self.config.segment_bytes - self._segments.active.size
         for run in split_for_segments(batches, room, self.config.segment_bytes):
             for _, header in run:
                 if header.leader_epoch != self._epochs.latest_epoch:
                     self._epochs.assign(header.leader_epoch, header.base_offset)
             places = places_of(run)
-            if places[0].base_offset != self.log_end_offset:
-                # Only between segments: recovery knows a damaged base offset by the gap that it makes.
-                self._roll_to(places[0].base_offset)
             start = run[0][0]
             self._write(records[start : start + places[-1].position + places[-1].size], places)
             for _, header in run:
                 if header.producer_id >= 0:
                     self._producers.note(header, header.base_offset)
         return self.log_end_offset
+
+    def _begin_inside(self, base_offset: int) -> None:
+        """An empty log begins inside the batch that starts at ``base_offset``."""
+        log_start_offset = self._log_start_offset
+        self.truncate_fully_and_start_at(base_offset)
+        self._log_start_offset = log_start_offset
 
     def _repeated(self, batches: Batches) -> Sent | None:
         """The batch in the log that an idempotent producer sends again, None if it sends the next one [I21]."""
@@ -303,7 +309,7 @@ class Log:
             if not due:
                 return []
             if due == len(self._segments):
-                self._segments.roll_to(self.log_end_offset)
+                self._segments.roll()
             names = self._segments.drop_first(due)
             self._log_start_offset = max(self._log_start_offset, self._segments.first.base_offset)
             self._epochs.truncate_from_start(self._log_start_offset)
@@ -350,7 +356,7 @@ class Log:
         last = batches[-1]
         max_timestamp = last.max_timestamp if len(batches) == 1 else max(batch.max_timestamp for batch in batches)
         if self.should_roll(len(records), last.next_offset - 1, max_timestamp):
-            self._roll_to(batches[0].base_offset)
+            self._roll()
         try:
             if self._epochs.unsaved:
                 self._epochs.save()
@@ -359,12 +365,10 @@ class Log:
             raise self._disk.fail("appending", error) from error
         return max_timestamp
 
-    def _roll_to(self, base_offset: int) -> None:
+    def _roll(self) -> None:
         with self._disk.during("rolling"):
-            self._segments.roll_to(base_offset)
-            save_producers(self.folder, base_offset, self._producers)
-        # An empty log that goes on past a gap starts after it.
-        self._log_start_offset = max(self._log_start_offset, self._segments.first.base_offset)
+            self._segments.roll()
+            save_producers(self.folder, self.log_end_offset, self._producers)
 
     def _forget_cut_producers(self, offset: int) -> None:
         unknown = self._producers.truncate(offset)

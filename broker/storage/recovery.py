@@ -1,9 +1,9 @@
 """Recovery: make the folder of a log that was not closed look as if it had been.
 
-Every batch from the recovery point on is checked: CRC, length, offsets without gaps, and the leader epoch, which no CRC
-covers, against the epoch cache. At the first bad batch the log is cut and all later segments go (a shorter log that is
-true beats a longer one that lies; the leader sends the rest again). The plan is made before anything is changed. Slow:
-for a thread.
+Every batch from the recovery point on is checked: CRC, length, and what no CRC covers: that its base offset is where the batch
+before ends, and its leader epoch against the epoch cache. At the first bad batch the log is cut and all later segments go (a
+shorter log that is true beats a longer one that lies; the leader sends the rest again). The plan is made before anything is
+changed. Slow: for a thread.
 """
 
 import os
@@ -115,9 +115,9 @@ def recover(
     epoch_check = _EpochCheck(epochs)
     if epoch_check.lost:
         first = 0
-    scans, gap = _scan_all(folder, bases[first:], recovery_point, epoch_check, interval_bytes)
+    scans, hole = _scan_all(folder, bases[first:], epoch_check, interval_bytes)
     dropped = bases[first + len(scans) :]
-    report = _report(folder, scans, dropped, gap)
+    report = _report(folder, scans, dropped, hole)
     if report.reason and before_cut is not None:
         before_cut(report)
     for base in reversed(dropped):
@@ -130,13 +130,10 @@ def recover(
     return report
 
 
-def _scan_all(
-    folder: Path, bases: list[int], recovery_point: int, epochs: _EpochCheck, interval_bytes: int
-) -> tuple[list[_Scan], str]:
+def _scan_all(folder: Path, bases: list[int], epochs: _EpochCheck, interval_bytes: int) -> tuple[list[_Scan], str]:
     scans: list[_Scan] = []
     for base in bases:
-        # A gap between segments that were flushed was there on purpose; past the recovery point it is a loss.
-        if scans and (base < scans[-1].next_offset or (base > scans[-1].next_offset and base > recovery_point)):
+        if scans and base != scans[-1].next_offset:
             return scans, f"segment {base} follows one that ends at offset {scans[-1].next_offset}"
         scans.append(_scan_segment(segment_path(folder, base), SegmentIndex(base, interval_bytes), epochs))
         if scans[-1].reason:
@@ -191,8 +188,7 @@ def _check(window: memoryview, at: int, scan: _Scan, epochs: _EpochCheck) -> Bat
         header = check_batch(window, at)
     except OttlaError as error:
         raise BadBatch(str(error)) from None
-    # Invariant: inside a segment offsets have no gaps (append_as_follower rolls at one), so a base offset with a
-    # flipped bit, which no CRC covers, cannot pass.
+    # Invariant [I27]: batches tile a log, so a base offset with a flipped bit, which no CRC covers, cannot pass.
     if header.base_offset != scan.next_offset:
         raise BadBatch(f"base offset {header.base_offset} where {scan.next_offset} was due")
     if header.last_offset - scan.index.base_offset > RELATIVE_OFFSET_MAX:
@@ -207,7 +203,7 @@ def _take(scan: _Scan, header: BatchHeader) -> None:
     scan.end += header.size
 
 
-def _report(folder: Path, scans: list[_Scan], dropped: list[int], gap: str) -> RecoveryReport:
+def _report(folder: Path, scans: list[_Scan], dropped: list[int], hole: str) -> RecoveryReport:
     last = scans[-1]
     dropped_bytes = sum(segment_path(folder, base).stat().st_size for base in dropped)
     return RecoveryReport(
@@ -216,7 +212,7 @@ def _report(folder: Path, scans: list[_Scan], dropped: list[int], gap: str) -> R
         bytes_checked=sum(scan.end for scan in scans),
         bytes_cut=last.size - last.end + dropped_bytes,
         segments_dropped=len(dropped),
-        reason=last.reason or gap,
+        reason=last.reason or hole,
         damaged=bool(dropped) or bool(last.reason and not last.torn),
     )
 

@@ -9,14 +9,17 @@ from ottla.wire.records import RecordBatch
 def unpack(
     where: TopicPartition, records: memoryview, offset: int, *, verify: bool
 ) -> tuple[list[RecordBatch], OttlaError | None]:
-    """The batches of an answer to a fetch at ``offset``. Invariant: each ends behind the one before, and behind ``offset``."""
+    """The batches of an answer to a fetch at ``offset``.
+
+    Invariant [I27]: the first holds ``offset``, each of the others begins where the one before ends.
+    """
     batches: list[RecordBatch] = []
     rest = records
     while rest:
         try:
             batch = _first(rest, offset, verify)
-            if batches and batch.base_offset < offset:
-                raise CorruptMessage(f"a batch at offset {batch.base_offset} behind one that ends at {offset}")
+            if batch.base_offset > offset or (batches and batch.base_offset < offset):
+                raise CorruptMessage(f"a batch of offset {batch.base_offset} came where {offset} was due")
         except Exception as error:
             if isinstance(error, _CutOff) and batches:
                 break  # it comes whole with the next fetch, or fails then
@@ -61,5 +64,6 @@ def _end_of(rest: memoryview, offset: int) -> int:
     if len(rest) >= HEADER_SIZE:
         header = read_fields(rest)
         if 0 < header.count <= COUNT_MAX and header.last_offset_delta == header.count - 1:
-            return max(header.next_offset, offset + 1) if header.base_offset <= offset else offset + 1
+            begins = header.base_offset if header.base_offset <= offset < header.next_offset else offset
+            return begins + header.last_offset_delta + 1
     return offset + 1

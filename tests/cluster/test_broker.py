@@ -18,7 +18,6 @@ from ottla.wire.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from ottla.wire.records import split_batches
 from ottla.wire.requests import (
     FetchPart,
     FetchRequest,
@@ -26,6 +25,7 @@ from ottla.wire.requests import (
     MetadataRequest,
     MetadataResponse,
 )
+from tests.support.batches import split_batches
 from tests.support.broker_requests import WAIT_S, address, batch, leader_of
 from tests.support.raw_client import RawClient, framed
 

@@ -195,7 +195,7 @@ def begun_move(zk: Zk, seen: tuple[int, ...], target: tuple[int, ...], *, forget
         topic = controller.topics[WHERE.topic]
         topic.replicas[0] = topic.target(0)
         topic.removing.pop(0, None)
-    return _assignment(controller) if controller.move(WHERE, target) else None
+    return _assignment(controller) if controller.requests.reassign(WHERE, target) else None
 
 
 @cache

@@ -8,8 +8,9 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from ottla.wire import native
-from ottla.wire.records import encode_batch, split_batches
+from ottla.wire.records import encode_batch
 from ottla.wire.requests import ProducePart, ProduceRequest, ProduceResponse
+from tests.support.batches import split_batches
 from tests.support.raw_client import Hung, RawClient, framed
 
 IN_FLIGHT = 8

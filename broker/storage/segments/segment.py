@@ -85,7 +85,7 @@ class Segment:
         segment = cls(folder, base_offset, interval_bytes, fd, sealed=False)
         try:
             segment.size = os.fstat(fd).st_size
-            segment._find_end()
+            segment._find_end(to_go_on=True)
         except BaseException:
             segment.close_files()
             raise
@@ -143,7 +143,7 @@ class Segment:
             self._undo_append()
             raise
         index = self.index
-        if not size:
+        if self.first_timestamp == NO_TIMESTAMP:
             self.first_timestamp = batches[0].max_timestamp
         recent = self.recent
         for position, batch_size, base_offset, _, max_timestamp in batches:
@@ -163,19 +163,29 @@ class Segment:
             may_be_cut = False
         return self._file.read(self._fd, start, end, self.size, may_be_cut)
 
-    def position_of(self, offset: int) -> int:
-        """Where the batch that holds ``offset`` starts; ``size`` if the segment ends before."""
+    def position_of(self, offset: int, *, to_show: bool = False) -> int:
+        """Where the batch that holds ``offset`` starts; ``size`` if the segment ends before.
+
+        CorruptMessage if it is ``to_show`` to somebody, and its base offset lies.
+        """
         if offset >= self.next_offset:
             return self.size
         position = self.recent.get(offset)
-        if position is not None:
-            return position
+        return position if position is not None else self._place_of(offset, to_show=to_show).position
+
+    def _place_of(self, offset: int, *, to_show: bool = False) -> Place:
         # The last batch has an entry of its own, in memory only: the common read is at the tail.
         place = self._tail if offset >= self._tail.offset else self._checked(self.index.place_of_offset(offset))
+        due = place.offset
         for batch in self.walk(place.position):
-            if batch.next_offset > offset:
-                return batch.position
-        return self.size
+            # A base offset that lies is passed over, not believed: whoever asks for what comes behind gets that.
+            behind = due + batch.next_offset - batch.base_offset
+            if behind > offset:
+                if to_show:
+                    self._check_tiles(batch, due)
+                return Place(due, batch.position)
+            due = behind
+        return Place(due, self.size)
 
     def last_end_within(self, start: int, limit: int) -> int:
         """The last position up to ``limit`` where a batch ends, walking whole batches from ``start``."""
@@ -198,10 +208,13 @@ class Segment:
 
     def find_by_timestamp(self, timestamp: int, from_offset: int) -> BatchPlace | None:
         """The first batch that reaches past ``from_offset`` and has a record of ``timestamp`` or later."""
-        offset = max(from_offset, self.index.offset_for_time(timestamp))
-        for batch in self.walk(self.position_of(offset)):
+        place = self._place_of(max(from_offset, self.index.offset_for_time(timestamp)))
+        due = place.offset
+        for batch in self.walk(place.position):
             if batch.max_timestamp >= timestamp:
+                self._check_tiles(batch, due)
                 return batch
+            due += batch.next_offset - batch.base_offset
         return None
 
     def walk(self, position: int) -> Iterator[BatchPlace]:
@@ -217,15 +230,14 @@ class Segment:
                 window, window_start = memoryview(read_exactly(self._fd, position, size)), position
             base_offset, length, delta, max_timestamp = _GLANCE.unpack_from(window, position - window_start)
             size = length + LENGTH_OVERHEAD
-            if size < HEADER_SIZE or position + size > self.size or base_offset < self.base_offset or delta < 0:
+            if size < HEADER_SIZE or position + size > self.size or delta < 0:
                 raise CorruptMessage(f"{self.path} has no whole batch at position {position}")
             yield BatchPlace(position, size, base_offset, base_offset + delta + 1, max_timestamp)
             position += size
 
     def batch_start(self, offset: int) -> int:
         """The base offset of the batch that holds ``offset``; where the segment ends if that is before."""
-        position = self.position_of(offset)
-        return self.batch_at(position).base_offset if position < self.size else self.next_offset
+        return self._place_of(offset).offset if offset < self.next_offset else self.next_offset
 
     def can_truncate_to(self, offset: int) -> bool:
         """Whether nobody holds a slice of what lies past ``offset``, which is where a batch starts."""
@@ -317,20 +329,42 @@ class Segment:
 
     def _build_index(self) -> SegmentIndex:
         index = SegmentIndex(self.base_offset, self._interval_bytes)
+        offset = self.base_offset
         for batch in self.walk(0):
-            index.add(batch.base_offset, batch.position, batch.size, batch.max_timestamp)
+            index.add(offset, batch.position, batch.size, batch.max_timestamp)
+            offset += batch.next_offset - batch.base_offset
         return index
 
-    def _find_end(self) -> None:
-        """Set what is known of the segment's batches from its index and the few batches past the last entry."""
-        self.first_timestamp = self.batch_at(0).max_timestamp if self.size else NO_TIMESTAMP
-        self.next_offset = self.base_offset
+    def _check_tiles(self, batch: BatchPlace, due: int) -> None:
+        """Nothing vouches for a base offset but that the batch before ends there [I27]."""
+        if batch.base_offset != due:
+            raise CorruptMessage(
+                f"{self.path} has base offset {batch.base_offset} at position {batch.position}, where {due} was due"
+            )
+
+    def _find_end(self, *, to_go_on: bool = False) -> None:
+        """Set what is known of the segment's batches from its index and the few batches past the last entry.
+
+        CorruptMessage if records are ``to_go_on`` behind them, and a base offset lies.
+        """
         self._tail = self._checked(self.index.last_place)
         index = self.index
+        due = self._tail.offset
         for batch in self.walk(self._tail.position):
-            index.resume(batch.base_offset, batch.position, batch.size, batch.max_timestamp)
-            self._tail = Place(batch.base_offset, batch.position)
-            self.next_offset = batch.next_offset
+            if to_go_on:
+                self._check_tiles(batch, due)
+            index.resume(due, batch.position, batch.size, batch.max_timestamp)
+            self._tail = Place(due, batch.position)
+            due += batch.next_offset - batch.base_offset
+        self.next_offset = due
+        self.first_timestamp = self._find_first_timestamp()
+
+    def _find_first_timestamp(self) -> int:
+        if self.index.max_timestamp == NO_TIMESTAMP:
+            return NO_TIMESTAMP
+        return next(
+            (batch.max_timestamp for batch in self.walk(0) if batch.max_timestamp != NO_TIMESTAMP), NO_TIMESTAMP
+        )
 
     def _save_index(self) -> None:
         if self._index_saved:

@@ -65,7 +65,7 @@ class Segments:
         for segment in self.from_offset(offset):
             if segment.base_offset >= up_to:
                 break
-            start = segment.position_of(offset)
+            start = segment.position_of(offset, to_show=True)
             end = limit = segment.position_of(up_to)
             if end - start > max_bytes:
                 end = segment.last_end_within(start, start + max_bytes)
@@ -80,19 +80,15 @@ class Segments:
                 break
         return views
 
-    def roll_to(self, base_offset: int) -> None:
-        """Start a new segment; an empty active one gives way to it."""
+    def roll(self) -> None:
+        """Start a new segment, unless the active one is empty."""
         with self._lock:
             last = self.active
-            if last.size:
-                last.seal()
-            elif last.base_offset == base_offset:
-                return
-            self.active = Segment.create(self._folder, base_offset, self._interval_bytes)
-            self._list.append(self.active)
             if not last.size:
-                last.mark_deleted()
-                self._list.remove(last)
+                return
+            last.seal()
+            self.active = Segment.create(self._folder, last.next_offset, self._interval_bytes)
+            self._list.append(self.active)
             self._folder_changed = True
 
     def truncate_to(self, offset: int) -> None:

@@ -111,18 +111,6 @@ def test_a_follower_refuses_a_bad_crc(open_log, make_stamped):
     assert log.size == 0
 
 
-def test_a_follower_accepts_a_gap_and_reads_over_it(open_log, make_stamped):
-    log = open_log()
-    log.append_as_follower(make_stamped(10, 0, 2))  # into an empty log
-    log.append_as_follower(memoryview(bytes(make_stamped(20, 0)) + bytes(make_stamped(30, 0))))
-    assert offsets_in(read_all(log, log.log_start_offset)) == [10, 20, 30]
-    assert offsets_in(read_all(log, 15)) == [20, 30]
-    log.truncate_to(25)
-    assert offsets_in(read_all(log, 10)) == [10, 20]
-    log.close()
-    assert offsets_in(read_all(open_log(), 10)) == [10, 20]
-
-
 def test_a_fetch_larger_than_a_segment_is_split_between_batches(open_log, make_stamped):
     log = open_log(segment_bytes=250)
     sent = b"".join(bytes(make_stamped(offset, 0)) for offset in range(7))

@@ -144,19 +144,6 @@ def test_a_missing_segment_takes_the_later_ones_with_it(crashed):
     assert "segment 12 follows" in report_of(log).reason
 
 
-def test_a_gap_that_was_flushed_is_kept_and_one_that_was_not_is_a_loss(open_log, make_stamped):
-    log = open_log()
-    log.append_as_follower(make_stamped(0, 0))
-    log.append_as_follower(make_stamped(10, 0))
-    recovery_point = log.flush()
-    log.append_as_follower(make_stamped(20, 0))
-    log.discard()
-    again = open_log(clean=False, recovery_point=recovery_point)
-    assert (again.log_end_offset, "segment 20 follows" in report_of(again).reason) == (11, True)
-    again.discard()
-    assert open_log(clean=False, recovery_point=0).log_end_offset == 1
-
-
 def test_both_indexes_are_rebuilt(crashed):
     for path in [*crashed.glob("*.index"), *crashed.glob("*.timeindex")]:
         path.write_bytes(b"\xee" * 24)

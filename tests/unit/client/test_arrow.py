@@ -14,6 +14,7 @@ from ottla.client.arrow import TIMESTAMP_MS_MAX, arrow_schema, batches_to_arrow
 from ottla.wire.batch import CRC_START, MAGIC_COLUMNS, MAGIC_KAFKA, Codec, read_header, stamp, stamp_append_time
 from ottla.wire.errors import ConfigError, CorruptMessage, OttlaError
 from ottla.wire.records import RecordBatch, encode_batch
+from ottla.wire.rewriting import keep_records
 
 NOW = 1_700_000_000_000
 optional_bytes = st.none() | st.binary(max_size=20)
@@ -37,8 +38,11 @@ def batch_lists(draw):
         if draw(st.booleans()):
             stamp_append_time(encoded, 0, read_header(encoded), NOW)
         stamp(encoded, 0, base_offset, 0)
-        base_offset += size + 3
-        batches.append(RecordBatch(encoded))
+        whole = RecordBatch(encoded)
+        base_offset = whole.next_offset
+        if draw(st.booleans()):
+            whole = RecordBatch(keep_records(whole, draw(st.lists(st.booleans(), min_size=size, max_size=size))))
+        batches.append(whole)
     return batches
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.client.consuming.fetched import unpack
-from ottla.wire.batch import MAGIC_COLUMNS, MAGIC_KAFKA, stamp
+from ottla.wire.batch import MAGIC_COLUMNS, MAGIC_KAFKA, build_gap, stamp
 from ottla.wire.errors import OttlaError, UnreadableRecords, UnsupportedForMessageFormat
 from ottla.wire.names import TopicPartition
 from ottla.wire.records import encode_batch
@@ -30,7 +30,8 @@ def unpacked(*pieces: bytes | bytearray, offset: int = 0) -> tuple[list[int], Ot
 
 def test_whole_batches_come_out_and_the_first_may_begin_before_the_offset() -> None:
     assert unpacked() == ([], None)
-    assert unpacked(batch(0), batch(2), batch(7), offset=1) == ([0, 2, 7], None)
+    assert unpacked(batch(0), batch(2), build_gap(4, 7, 0), batch(7), offset=1) == ([0, 2, 4, 7], None)
+    assert unpacked(build_gap(4, 7, 0), batch(7), offset=5) == ([4, 7], None)
     assert unpacked(batch(0), batch(2)[:-1]) == ([0], None), "what was cut off comes with the next fetch"
 
 
@@ -59,6 +60,17 @@ def test_batches_that_lead_back_are_never_believed(pieces: list[bytearray]) -> N
     found, error = unpacked(*pieces, offset=8)
     assert found == [8] * (len(pieces) - 1)
     assert isinstance(error, UnreadableRecords)
+
+
+@pytest.mark.parametrize("bit", range(64))
+def test_no_record_is_given_under_the_offset_of_a_flipped_bit(bit: int) -> None:
+    """Nothing but the batch before it vouches for a base offset."""
+    bad = batch(12)
+    bad[7 - bit // 8] ^= 1 << bit % 8
+    found, error = unpacked(batch(10), bad, batch(14), offset=10)
+    assert found == [10]
+    assert isinstance(error, UnreadableRecords)
+    assert (error.offset, error.next_offset) == (12, 14)
 
 
 @pytest.mark.parametrize("size", [1, 11, 12, 60])

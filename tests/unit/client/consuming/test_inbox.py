@@ -9,10 +9,11 @@ from ottla.client.config import ConsumerConfig
 from ottla.client.consuming.inbox import Inbox
 from ottla.client.consuming.subscription import Assigned
 from ottla.client.records import Record
-from ottla.wire.batch import MAGIC_KAFKA, stamp
+from ottla.wire.batch import MAGIC_KAFKA, build_gap, stamp
 from ottla.wire.errors import CorruptMessage, OffsetOutOfRange, UnreadableRecords
 from ottla.wire.names import TopicPartition
 from ottla.wire.records import RecordBatch, encode_batch
+from ottla.wire.rewriting import keep_records
 
 
 def batch(base, count, value=b"%d"):
@@ -40,7 +41,9 @@ class Bell:
 
 def inbox(bell=None, **options):
     bell = bell or Bell()
-    return Inbox(ConsumerConfig(**options), on_room=bell.on_room, on_data=bell.on_data)
+    made = Inbox(ConsumerConfig(**options), on_data=bell.on_data)
+    made.on_room = bell.on_room
+    return made
 
 
 def offsets(records):
@@ -55,6 +58,39 @@ def test_records_come_in_order_over_batches_and_polls():
     assert offsets(box.take_records(10)) == [2, 3, 4, 5]
     assert box.position(state) == 6
     assert box.take_records(10) == []
+
+
+def thinned(base, kept):
+    return RecordBatch(keep_records(batch(base, len(kept)), kept))
+
+
+def test_behind_a_batch_that_lost_its_last_records_reading_goes_on_behind_them():
+    box, state = inbox(), partition()
+    box.put(state, [thinned(0, [False, True, False, False]), thinned(4, [True, False, True])])
+    assert offsets(box.take_records(1)) == [1]
+    assert box.position(state) == 4
+    assert [(record.offset, record.value) for record in box.take_records(10)] == [(4, b"4"), (6, b"6")]
+    assert box.position(state) == 7
+
+
+def test_a_gap_gives_nothing_and_is_passed():
+    box, state = inbox(), partition(offset=1)
+    box.put(state, [RecordBatch(build_gap(0, 5, 0))])
+    assert box.take_records(10) == []
+    assert box.position(state) == 5
+    box, state = inbox(), partition()
+    box.put(state, [RecordBatch(build_gap(0, 5, 0)), batch(5, 1), RecordBatch(build_gap(6, 9, 0))])
+    [fetched] = box.take_batches(1000)
+    assert (fetched.base_offset, fetched.next_offset, len(fetched)) == (5, 6, 1)
+    assert box.position(state) == 9
+
+
+def test_seeking_to_an_offset_that_was_taken_away_gives_the_next_record():
+    box, state = inbox(), partition(offset=2)
+    box.put(state, [thinned(0, [True, True, False, True])])
+    [fetched] = box.take_batches(1000)
+    assert (fetched.base_offset, list(fetched.offsets()), fetched.values()) == (3, [3], [b"3"])
+    assert fetched.to_arrow().column("offset").to_pylist() == [3]
 
 
 def test_batch_that_begins_before_the_sought_offset_is_cut():
