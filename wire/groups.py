@@ -4,8 +4,7 @@
 any client of either dialect can be a member of the same group.
 """
 
-from ottla.wire.control import PartitionName
-from ottla.wire.messages import Api, Failure, Message, Request
+from ottla.wire.messages import Api, Failure, Message, PartitionName, Request
 from ottla.wire.names import NO_EPOCH
 
 # --- FindCoordinator -----------------------------------------------------------------------------------------------------

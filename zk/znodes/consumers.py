@@ -1,4 +1,4 @@
-"""The znodes of consumer groups, below /consumers/<group>: Kafka's old layout, and in the group's own znode what its coordinator knows.
+"""The znodes of consumer groups, below /consumers/<group>: Kafka's old layout, and what the group's coordinator knows.
 
     /consumers/<group>                              the generation and its members; its znode version fences coordinators
     /consumers/<group>/ids/<member>                 a member, for people and old tools
