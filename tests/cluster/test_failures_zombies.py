@@ -156,7 +156,9 @@ def test_a8_follower_that_lost_its_tail_and_came_back_at_once_leaves_the_isr_fir
 # --- zookeeper -----------------------------------------------------------------------------------------------------------
 
 
-def test_a15_zookeeper_servers_that_die_in_turn_are_not_felt(cluster: LocalCluster, admin: Admin, topic: str) -> None:
+def test_s90_a15_zookeeper_servers_that_die_in_turn_are_not_felt(
+    cluster: LocalCluster, admin: Admin, topic: str
+) -> None:
     servers = cluster.zookeeper_servers
     with Workload(cluster, topic) as load:
         for index in range(len(servers)):
@@ -169,7 +171,7 @@ def test_a15_zookeeper_servers_that_die_in_turn_are_not_felt(cluster: LocalClust
     load.check()
 
 
-def test_a15_whole_ensemble_down_stops_neither_producers_nor_consumers_and_all_resumes_by_itself(
+def test_s91_a15_whole_ensemble_down_stops_neither_producers_nor_consumers_and_all_resumes_by_itself(
     cluster: LocalCluster, admin: Admin, topic: str
 ) -> None:
     servers = cluster.zookeeper_servers
