@@ -26,8 +26,9 @@ COMPILED = [
     "broker/storage/segments/index", "broker/storage/segments/mapped_file", "broker/storage/segments/segment",
     "broker/storage/segments/segments",
     "client/producing/accumulator", "client/producing/batches", "client/producing/headers", "client/producing/outbox",
-    "client/producing/partitioner", "client/producing/sending/batch_completion", "client/producing/sending/delivery_decision",
-    "client/producing/sending/in_flight_requests", "client/producing/sending/sender", "client/producing/sending/sequences",
+    "client/producing/partitioner", "client/producing/record_lists", "client/producing/sending/batch_completion",
+    "client/producing/sending/delivery_decision", "client/producing/sending/in_flight_requests",
+    "client/producing/sending/leaders", "client/producing/sending/sender", "client/producing/sending/sequences",
 ]  # fmt: skip
 
 WANTED = os.environ.get("OTTLA_COMPILE", "")

@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
+from ottla.broker.controller.api import ControllerApi
 from ottla.broker.controller.control_loop import ControllerPolicy
-from ottla.broker.controller.desk import Desk
 from ottla.broker.controller.election_loop import ElectionLoop
 from ottla.broker.data_trust import DataTrust
 from ottla.broker.peers import Identity
@@ -69,10 +69,10 @@ class MembershipLoop:
         self._broker = replace(self._broker, host=between.host, port=between.port, listeners=listeners)
 
     @property
-    def controller(self) -> Desk | None:
-        """The controller's desk, if it is on this broker."""
+    def controller(self) -> ControllerApi | None:
+        """The controller, if it is on this broker."""
         controller = self._election.controller if self._election is not None else None
-        return controller.desk if controller is not None else None
+        return controller.api if controller is not None else None
 
     @property
     def unsure(self) -> bool:

@@ -15,10 +15,11 @@ from functools import partial
 
 from ottla import __version__, compiled
 from ottla.broker.admin.app import AdminServer
+from ottla.broker.api.configs import ConfigHandlers
 from ottla.broker.api.control import ControlHandlers
 from ottla.broker.api.dispatch import Dispatch
 from ottla.broker.api.fetch import FetchHandler
-from ottla.broker.api.leadership import LeadershipHandlers, ask_for_replacement, leave_in_order
+from ottla.broker.api.leadership import LeadershipHandlers
 from ottla.broker.api.metadata import ApiVersionsHandler, MetadataHandler
 from ottla.broker.api.offsets import ListOffsetsHandler
 from ottla.broker.api.produce import ProduceHandler
@@ -30,6 +31,7 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.claims import ControllerClaims
 from ottla.broker.controller.control_loop import ControllerPolicy
+from ottla.broker.controller_client import ask_for_replacement, leave_in_order
 from ottla.broker.data_folders import log_defaults, open_log_dirs
 from ottla.broker.data_loop import DataLoop
 from ottla.broker.data_trust import DataTrust
@@ -271,6 +273,7 @@ class Node:
             api_versions=ApiVersionsHandler(lambda: membership.identity, handshakes, f"ottla {__version__}"),
             init_producer_id=InitProducerIdHandler(session, self._config.broker_id),
             topics=TopicHandlers(lambda: membership.controller),
+            configs=ConfigHandlers(lambda: membership.controller),
             leadership=LeadershipHandlers(lambda: membership.controller),
             control=ControlHandlers(
                 lambda: membership.identity, handshakes, partitions, view, ControllerClaims(session)

@@ -102,9 +102,10 @@ def alter(
     with open_admin(bootstrap, timeout) as admin:
         try:
             if changes:
-                merged = {**admin.describe_topic(name, timeout=timeout).config, **changes}
-                settings = {key: value for key, value in merged.items() if value}
-                admin.alter_topic_config(name, settings, timeout=timeout)
+                settings = {key: value or None for key, value in changes.items()}
+                error = admin.incremental_alter_configs({name: settings}, timeout=timeout)[name]
+                if error is not None:
+                    raise error
             if partitions is not None:
                 admin.add_partitions(name, partitions, timeout=timeout)
         except UnknownTopicOrPartition as error:

@@ -18,7 +18,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.client.admin import AsyncAdmin
+    from ottla.client.admin import AsyncAdmin, NewTopic
     from ottla.client.blocking.admin import Admin
     from ottla.client.blocking.consumer import Consumer
     from ottla.client.blocking.producer import Producer
@@ -34,6 +34,7 @@ _HOMES = {
     "AsyncConsumer": "ottla.client.consuming.consumer",
     "AsyncProducer": "ottla.client.producing.producer",
     "Consumer": "ottla.client.blocking.consumer",
+    "NewTopic": "ottla.client.admin",
     "Producer": "ottla.client.blocking.producer",
     "Receipt": "ottla.client.records",
     "Record": "ottla.client.records",
@@ -47,6 +48,7 @@ __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
     "Consumer",
+    "NewTopic",
     "Producer",
     "Receipt",
     "Record",

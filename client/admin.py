@@ -3,42 +3,54 @@
 import base64
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig, build
 from ottla.client.offsets import list_offsets
-from ottla.wire.control import ElectLeadersRequest, PartitionName
-from ottla.wire.errors import (
-    ClientClosed,
-    InvalidPartitions,
-    LeaderNotAvailable,
-    NoBrokersAvailable,
-    OttlaError,
-    UnknownTopicOrPartition,
+from ottla.client.wanted import (
+    PartitionOutcomes,
+    TopicOutcomes,
+    Wanted,
+    WantedDeletion,
+    WantedPartitions,
+    ask_for_each,
+    by_partition,
+    by_topic,
+    check_names,
+    not_done,
+    raise_first,
 )
-from ottla.wire.messages import EARLIEST, LATEST, Done, Request
+from ottla.wire import admin as wire
+from ottla.wire.admin import TOPIC_RESOURCE, ConfigOperation, ElectionType, TopicResult
+from ottla.wire.errors import EligibleLeadersNotAvailable, UnknownTopicOrPartition
+from ottla.wire.messages import EARLIEST, LATEST, PartitionName
 from ottla.wire.names import TopicPartition, check_topic_name
-from ottla.wire.requests import (
-    AlterConfigsRequest,
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    MetadataResponse,
-    NewTopic,
-    ReassignRequest,
-    TopicMetadata,
-)
+from ottla.wire.requests import MetadataResponse, TopicMetadata
 
 DEFAULT_TIMEOUT_S = 30.0
 
 
+@dataclass(frozen=True)
+class NewTopic:
+    """A topic to create. ``assignment`` names the brokers of each partition, the preferred leader first."""
+
+    name: str
+    partitions: int = 1
+    replication_factor: int = 1
+    config: Mapping[str, str] = field(default_factory=dict)
+    assignment: Iterable[Iterable[int]] | None = None
+
+
 class AsyncAdmin:
-    """Creates, describes and deletes topics; tells who is in the cluster. ``async with`` closes it."""
+    """Creates, describes and deletes topics; tells who is in the cluster. ``async with`` closes it.
+
+    What takes one thing raises if it fails. What takes many tells of each what became of it, and one that fails does not
+    keep the others from being done.
+    """
 
     def __init__(self, **options: Any) -> None:
         self._config = build(AdminConfig, options)
@@ -60,6 +72,8 @@ class AsyncAdmin:
     async def close(self) -> None:
         await self._cluster.close()
 
+    # --- topics ----------------------------------------------------------------------------------------------------------
+
     async def create_topic(
         self,
         name: str,
@@ -72,74 +86,178 @@ class AsyncAdmin:
         timeout: float = DEFAULT_TIMEOUT_S,
     ) -> str:
         """Create a topic and wait until every live broker knows it; gives back the topic's id."""
-        check_topic_name(name)
-        fixed = [list(replicas) for replicas in assignment] if assignment is not None else None
-        settings = {key: str(value) for key, value in (config or {}).items()}
-        # An attempt whose answer is lost may have created it: the next one is known by the same id.
-        topic = NewTopic(name, partitions, replication_factor, settings, fixed, "" if validate_only else _random_id())
-        request = CreateTopicsRequest([topic], timeout_ms=self._controller_ms(timeout), validate_only=validate_only)
+        new = NewTopic(name, partitions, replication_factor, config or {}, assignment)
+        [created] = await self._create([new], validate_only, timeout)
+        raise_first([created])
+        assert isinstance(created.result, TopicResult)
+        return created.result.topic_id
 
-        async def attempt() -> str:
-            answer = await self._cluster.ask_controller(request, CreateTopicsResponse, self._cluster.attempt_s(timeout))
-            answer.topics[0].raise_if_failed(topic=name)
-            return answer.topics[0].topic_id
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> TopicOutcomes:
+        """Create many topics."""
+        return by_topic(await self._create(list(topics), validate_only, timeout))
 
-        return await self._cluster.retry(attempt, timeout, f"topic {name!r} was not created")
+    async def _create(
+        self, topics: Sequence[NewTopic], validate_only: bool, timeout: float
+    ) -> list[Wanted[wire.NewTopic]]:
+        wanted = [Wanted(_new_topic(topic, validate_only), topic.name) for topic in topics]
+        check_names(wanted)
+        await ask_for_each(
+            self._cluster,
+            wanted,
+            lambda parts: wire.CreateTopicsRequest(parts, self._controller_ms(timeout), validate_only),
+            wire.CreateTopicsResponse,
+            lambda answer: answer.topics,
+            timeout,
+            f"{not_done(wanted)} created",
+        )
+        return wanted
 
     async def delete_topic(self, name: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
         """Delete a topic with all its records and wait until it is gone."""
-        check_topic_name(name)
+        raise_first(await self._delete([name], timeout))
+
+    async def delete_topics(self, names: Iterable[str], *, timeout: float = DEFAULT_TIMEOUT_S) -> TopicOutcomes:
+        """Delete many topics."""
+        return by_topic(await self._delete(list(names), timeout))
+
+    async def _delete(self, names: Sequence[str], timeout: float) -> list[WantedDeletion]:
+        for name in names:
+            check_topic_name(name)
         deadline = time.monotonic() + timeout
-        topic_id = (await self._metadata([name], timeout)).topics[0].topic_id
-        doubt = _Doubt()
-
-        async def attempt() -> None:
-            nonlocal topic_id
-            try:
-                await self._delete(name, topic_id, timeout, doubt)
-            except UnknownTopicOrPartition as error:  # retriable elsewhere; here it is an answer
-                if doubt.there and topic_id:
-                    return  # it was there before: an attempt that we did not hear of deleted it
-                if not topic_id:
-                    raise _Final(error) from None
-                topic_id = ""  # whom we asked for the id may have been behind: let the controller say what is there
-                raise
-
-        try:
-            await self._cluster.retry(attempt, deadline - time.monotonic(), f"topic {name!r} was not deleted")
-        except _Final as final:
-            raise final.error from None
-
-    async def _delete(self, name: str, topic_id: str, timeout: float, doubt: "_Doubt") -> None:
-        request = DeleteTopicsRequest([name], self._controller_ms(timeout), [topic_id])
-        with doubt:
-            answer = await self._cluster.ask_controller(request, DeleteTopicsResponse, self._cluster.attempt_s(timeout))
-            answer.topics[0].raise_if_failed(topic=name)
+        ids = {topic.name: topic.topic_id for topic in (await self._metadata(list(names), timeout)).topics}
+        wanted = [WantedDeletion(wire.TopicToDelete(name, ids.get(name, "")), name) for name in names]
+        await ask_for_each(
+            self._cluster,
+            wanted,
+            lambda parts: wire.DeleteTopicsRequest(parts, self._controller_ms(timeout)),
+            wire.DeleteTopicsResponse,
+            lambda answer: answer.topics,
+            deadline - time.monotonic(),
+            f"{not_done(wanted)} deleted",
+        )
+        return wanted
 
     async def add_partitions(self, name: str, count: int, *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
         """Let a topic have ``count`` partitions, more than it has. Keys may go to other partitions from then on."""
-        request = CreatePartitionsRequest(check_topic_name(name), count, self._controller_ms(timeout))
-        doubt = _Doubt()
-        try:
-            await self._ask_controller(request, timeout, f"topic {name!r} got no more partitions", doubt)
-        except InvalidPartitions:
-            if not doubt.there or len((await self.describe_topic(name, timeout=timeout)).partitions) != count:
-                raise  # else it has what was asked for, from an attempt that we did not hear of
+        raise_first(await self._add_partitions({name: count}, timeout))
+
+    async def create_partitions(
+        self, counts: Mapping[str, int], *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> TopicOutcomes:
+        """Let many topics have so many partitions each."""
+        return by_topic(await self._add_partitions(counts, timeout))
+
+    async def _add_partitions(self, counts: Mapping[str, int], timeout: float) -> list[WantedPartitions]:
+        wanted = [WantedPartitions(wire.NewPartitions(name, count), name) for name, count in counts.items()]
+        check_names(wanted)
+        await ask_for_each(
+            self._cluster,
+            wanted,
+            lambda parts: wire.CreatePartitionsRequest(parts, self._controller_ms(timeout)),
+            wire.CreatePartitionsResponse,
+            lambda answer: answer.topics,
+            timeout,
+            f"{not_done(wanted)} given more partitions",
+        )
+        for one in wanted:
+            if one.may_be_there:
+                found = await self.describe_topic(one.topic, timeout=timeout)
+                one.error = None if len(found.partitions) == one.part.count else one.error
+        return wanted
 
     async def alter_topic_config(
         self, name: str, config: Mapping[str, str], *, timeout: float = DEFAULT_TIMEOUT_S
     ) -> None:
         """Replace a topic's settings by these."""
         settings = {key: str(value) for key, value in config.items()}
-        request = AlterConfigsRequest(check_topic_name(name), settings, self._controller_ms(timeout))
-        await self._ask_controller(request, timeout, f"the settings of topic {name!r} were not changed")
+        wanted = [Wanted(wire.ConfigReplacement(TOPIC_RESOURCE, name, settings), name)]
+        check_names(wanted)
+        await ask_for_each(
+            self._cluster,
+            wanted,
+            lambda parts: wire.AlterConfigsRequest(parts, self._controller_ms(timeout)),
+            wire.AlterConfigsResponse,
+            lambda answer: answer.resources,
+            timeout,
+            f"the settings of {not_done(wanted)} changed",
+        )
+        raise_first(wanted)
+
+    async def incremental_alter_configs(
+        self,
+        changes: Mapping[str, Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> TopicOutcomes:
+        """Change some settings of many topics and leave the others as they are: ``{topic: {key: value}}``.
+
+        None for a value takes the setting away: the broker's default counts then.
+        """
+        wanted = [
+            Wanted(wire.ConfigAlteration(TOPIC_RESOURCE, topic, [_change(*pair) for pair in keys.items()]), topic)
+            for topic, keys in changes.items()
+        ]
+        check_names(wanted)
+        await ask_for_each(
+            self._cluster,
+            wanted,
+            lambda parts: wire.IncrementalAlterConfigsRequest(parts, self._controller_ms(timeout), validate_only),
+            wire.IncrementalAlterConfigsResponse,
+            lambda answer: answer.resources,
+            timeout,
+            f"the settings of {not_done(wanted)} changed",
+        )
+        return by_topic(wanted)
+
+    # --- partitions ------------------------------------------------------------------------------------------------------
 
     async def reassign(
         self, name: str, partition: int, replicas: Iterable[int], *, timeout: float = DEFAULT_TIMEOUT_S
     ) -> None:
         """Begin to move a partition to other brokers, the preferred leader first; describe_topic shows when it is done."""
-        request = ReassignRequest(check_topic_name(name), partition, list(replicas), self._controller_ms(timeout))
-        await self._ask_controller(request, timeout, f"{name}-{partition} was not moved")
+        raise_first(await self._reassign({(name, partition): replicas}, timeout))
+
+    async def alter_partition_reassignments(
+        self, moves: Mapping[tuple[str, int], Iterable[int] | None], *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> PartitionOutcomes:
+        """Begin to move many partitions; None for a partition calls off what is under way."""
+        return by_partition(await self._reassign(moves, timeout))
+
+    async def _reassign(
+        self, moves: Mapping[tuple[str, int], Iterable[int] | None], timeout: float
+    ) -> list[Wanted[wire.Reassignment]]:
+        wanted = [
+            Wanted(wire.Reassignment(*where, list(replicas) if replicas is not None else None), *where)
+            for where, replicas in moves.items()
+        ]
+        check_names(wanted)
+        await ask_for_each(
+            self._cluster,
+            wanted,
+            lambda parts: wire.AlterPartitionReassignmentsRequest(parts, self._controller_ms(timeout)),
+            wire.AlterPartitionReassignmentsResponse,
+            lambda answer: answer.partitions,
+            timeout,
+            f"{not_done(wanted)} moved",
+        )
+        return wanted
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[tuple[str, int]] | None = None, *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> list[wire.OngoingReassignment]:
+        """The moves that are under way: of these partitions, or of all."""
+        named = [PartitionName(*where) for where in partitions] if partitions is not None else None
+        request = wire.ListPartitionReassignmentsRequest(named, self._controller_ms(timeout))
+        kind = wire.ListPartitionReassignmentsResponse
+        answer = await self._cluster.retry(
+            lambda: self._cluster.ask_controller(request, kind, self._cluster.attempt_s(timeout)),
+            timeout,
+            "the reassignments were not listed",
+        )
+        return answer.partitions
 
     async def elect_leaders(
         self,
@@ -147,15 +265,35 @@ class AsyncAdmin:
         *,
         unclean: bool = False,
         timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> None:
+    ) -> PartitionOutcomes:
         """Give leadership back to the preferred leaders that are in sync: of these partitions, or of all.
 
-        ``unclean=True`` means something else: where a partition has no leader, take a replica that lives as it is. What
-        only the others had is lost.
+        Tells of each why it was not elected: ElectionNotNeeded, or PreferredLeaderNotAvailable. A partition that does not exist
+        is raised. ``unclean=True`` means something else: where a partition has no leader, take a replica that lives as it is.
+        What only the others had is lost; LeaderNotAvailable if none comes alive in time.
         """
-        named = [PartitionName(*where) for where in partitions] if partitions is not None else None
-        request = ElectLeadersRequest(named, self._controller_ms(timeout), unclean)
-        await self._ask_controller(request, timeout, "no leaders were elected")
+        election = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+        named = [PartitionName(*where) for where in dict.fromkeys(partitions)] if partitions is not None else None
+        request = wire.ElectLeadersRequest(election, named, self._controller_ms(timeout))
+
+        async def attempt() -> PartitionOutcomes:
+            kind = wire.ElectLeadersResponse
+            answer = await self._cluster.ask_controller(request, kind, self._cluster.attempt_s(timeout))
+            results = {TopicPartition(r.topic, r.partition): r for r in answer.partitions}
+            outcomes = {
+                where: r.error(topic=where.topic, partition=where.partition) if r.error_code else None
+                for where, r in results.items()
+            }
+            for error in outcomes.values():
+                if named is not None and isinstance(error, EligibleLeadersNotAvailable):
+                    raise error
+            return outcomes
+
+        outcomes = await self._cluster.retry(attempt, timeout, "no leaders were elected")
+        for error in outcomes.values():
+            if isinstance(error, UnknownTopicOrPartition):
+                raise error
+        return outcomes
 
     async def list_topics(self, *, timeout: float = DEFAULT_TIMEOUT_S) -> list[str]:
         """The names of all topics, sorted."""
@@ -189,21 +327,6 @@ class AsyncAdmin:
         found = await list_offsets(self._cluster, wanted, deadline - time.monotonic())
         return {where: offset for where, (offset, _) in found.items()}
 
-    async def _ask_controller(
-        self, request: Request, timeout: float, otherwise: str, doubt: "_Doubt | None" = None
-    ) -> None:
-        async def attempt() -> None:
-            try:
-                with doubt or _Doubt():
-                    await self._cluster.ask_controller(request, Done, self._cluster.attempt_s(timeout))
-            except UnknownTopicOrPartition as error:  # retriable elsewhere; here it is an answer
-                raise _Final(error) from None
-
-        try:
-            await self._cluster.retry(attempt, timeout, otherwise)
-        except _Final as final:
-            raise final.error from None
-
     def _controller_ms(self, timeout: float) -> int:
         """How long the controller may take: a little less than we wait, so that its answer is heard."""
         return int(self._cluster.attempt_s(timeout) * 900)
@@ -214,29 +337,18 @@ class AsyncAdmin:
         )
 
 
-class _Final(Exception):
-    """Carries an error out of a retry that would else be tried again."""
+def _new_topic(topic: NewTopic, validate_only: bool) -> wire.NewTopic:
+    fixed = [list(replicas) for replicas in topic.assignment] if topic.assignment is not None else None
+    settings = {key: str(value) for key, value in topic.config.items()}
+    # An attempt whose answer is lost may have created it: the next one is known by the same id.
+    topic_id = "" if validate_only else _random_id()
+    return wire.NewTopic(topic.name, topic.partitions, topic.replication_factor, settings, fixed, topic_id)
 
-    def __init__(self, error: OttlaError) -> None:
-        self.error = error
 
-
-class _Doubt:
-    """Around every attempt: whether one of them may have taken effect although no answer says so."""
-
-    def __init__(self) -> None:
-        self.there = False
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        nothing_sent = isinstance(error, NoBrokersAvailable | LeaderNotAvailable)
-        answered = isinstance(error, OttlaError) and not (error.retriable or isinstance(error, ClientClosed))
-        if error is not None and not (nothing_sent or answered or isinstance(error, UnknownTopicOrPartition)):
-            self.there = True
+def _change(key: str, value: str | None) -> wire.ConfigChange:
+    if value is None:
+        return wire.ConfigChange(key, ConfigOperation.DELETE)
+    return wire.ConfigChange(key, ConfigOperation.SET, str(value))
 
 
 def _random_id() -> str:

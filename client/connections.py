@@ -88,3 +88,10 @@ class Connections:
         self.closed = True
         channels, self._channels = self._channels, {}
         await asyncio.gather(*(channel.close() for channel in channels.values()))
+
+    def abort(self) -> None:
+        """As ``close``, at once and without waiting for anything."""
+        self.closed = True
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            channel.abort()

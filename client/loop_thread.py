@@ -41,8 +41,8 @@ class LoopThread:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = _new_loop()
-        self.clients: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._left: set[asyncio.Task[None]] = set()
+        self.clients: weakref.WeakSet[BlockingClient] = weakref.WeakSet()
+        self._closing: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, name="ottla-client", daemon=True)
         self._thread.start()
 
@@ -94,24 +94,24 @@ class LoopThread:
         self.loop.call_soon_threadsafe(do)
         return made.result()
 
-    def leave(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def close_unowned(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Close a client that nobody has any more; waits for nothing, for garbage may be collected in any thread."""
         self.loop.call_soon_threadsafe(self._close_alone, close)
 
     def _close_alone(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         task = self.loop.create_task(close())
-        self._left.add(task)
-        task.add_done_callback(self._left_alone)
+        self._closing.add(task)
+        task.add_done_callback(self._closed_alone)
 
-    def _left_alone(self, task: "asyncio.Task[None]") -> None:
-        self._left.discard(task)
+    def _closed_alone(self, task: "asyncio.Task[None]") -> None:
+        self._closing.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.warning("a client that nobody closed could not be closed: %s", task.exception())
 
-    async def all_left(self, timeout: float) -> None:
+    async def unowned_closed(self, timeout: float) -> None:
         """Wait, at most so long, for the clients that nobody has any more."""
-        if self._left:
-            await asyncio.wait(self._left, timeout=timeout)
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=timeout)
 
 
 _lock = threading.Lock()
@@ -169,7 +169,7 @@ def _at_exit() -> None:
             forgotten += client.close_at_exit(left_s())
         except Exception as error:  # whatever it is, the others have records, too
             logger.warning("a client was not closed before the process ended: %s", error)
-    _shared.run(_shared.all_left(left_s()))
+    _shared.run(_shared.unowned_closed(left_s()))
     if forgotten:  # last: with -W error this raises
         text = "a producer was" if forgotten == 1 else f"{forgotten} producers were"
         warnings.warn(f"{text} not closed before the process ended", ResourceWarning, 2)

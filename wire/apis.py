@@ -1,9 +1,18 @@
 """Every request that a broker understands, in one table."""
 
+from ottla.wire.admin import (
+    AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest,
+)
 from ottla.wire.control import (
     BrokerHandshakeRequest,
     ControlledShutdownRequest,
-    ElectLeadersRequest,
     LeaderAndIsrRequest,
     StopReplicaRequest,
     UpdateMetadataRequest,
@@ -11,17 +20,12 @@ from ottla.wire.control import (
 )
 from ottla.wire.messages import Request
 from ottla.wire.requests import (
-    AlterConfigsRequest,
     ApiVersionsRequest,
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
     FetchRequest,
     InitProducerIdRequest,
     ListOffsetsRequest,
     MetadataRequest,
     ProduceRequest,
-    ReassignRequest,
 )
 
 REQUESTS: dict[int, type[Request]] = {
@@ -37,7 +41,9 @@ REQUESTS: dict[int, type[Request]] = {
         InitProducerIdRequest,
         CreatePartitionsRequest,
         AlterConfigsRequest,
-        ReassignRequest,
+        IncrementalAlterConfigsRequest,
+        AlterPartitionReassignmentsRequest,
+        ListPartitionReassignmentsRequest,
         BrokerHandshakeRequest,
         WitnessRequest,
         ControlledShutdownRequest,

@@ -1,6 +1,6 @@
 """What brokers ask of each other: the handshake that proves a broker, and the controller's orders."""
 
-from ottla.wire.messages import Api, BrokerEndpoint, Done, Message, Request
+from ottla.wire.messages import Api, BrokerEndpoint, Done, Message, PartitionName, Request
 
 
 class BrokerHandshakeResponse(Message):
@@ -48,7 +48,8 @@ class PartitionState(Message):
     version: int
     """Of the state's znode: which of two decisions is the later one."""
     controller_epoch: int
-    eligible: list[int]
+    elr: list[int]
+    """Eligible leader replicas: not in sync, but they have all that is committed."""
     lost: tuple[int, ...] = ()
     """Replicas that came back without their records, for want of which nobody leads."""
 
@@ -60,16 +61,14 @@ class TopicConfig(Message):
 
 
 class ControlRequest(Request):
-    """Base of what only a controller sends, fenced by its epoch and by the epoch of the broker that it means."""
+    """Base of what only a controller sends, fenced by its epoch and by the epoch of the broker that it means.
+
+    Each ends with ``cause``, the id of the controller's event that led to it: for the log, not for any decision.
+    """
 
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-
-
-class PartitionName(Message):
-    topic: str
-    partition: int
 
 
 class LeaderAndIsrResponse(Message):
@@ -85,6 +84,7 @@ class LeaderAndIsrRequest(ControlRequest):
     response = LeaderAndIsrResponse
     partitions: list[PartitionState]
     topics: list[TopicConfig]
+    cause: str = ""
 
 
 class UpdateMetadataRequest(ControlRequest):
@@ -103,6 +103,7 @@ class UpdateMetadataRequest(ControlRequest):
     """Which piece of a ``full`` one this is; the first begins anew."""
     more: bool = False
     """Whether another piece follows: until the last one has come, the broker knows no later version than before."""
+    cause: str = ""
 
 
 class ControlledShutdownResponse(Message):
@@ -120,19 +121,6 @@ class ControlledShutdownRequest(Request):
     """The broker does not stop, but its disk failed under these: move those away."""
 
 
-class ElectLeadersRequest(Request):
-    """Give leadership back to preferred leaders; of all partitions if none are named.
-
-    ``unclean``: instead, where nobody leads, let whoever lives lead, and lose what only others have (Kafka's UNCLEAN).
-    """
-
-    api = Api.ELECT_LEADERS
-    response = Done
-    partitions: list[PartitionName] | None
-    timeout_ms: int
-    unclean: bool = False
-
-
 class StopReplicaPart(Message):
     topic: str
     topic_id: str
@@ -147,3 +135,8 @@ class StopReplicaRequest(ControlRequest):
     api = Api.STOP_REPLICA
     response = Done
     parts: list[StopReplicaPart]
+    cause: str = ""
+
+
+Order = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+"""What a controller tells a broker to do."""

@@ -228,6 +228,22 @@ class StaleBrokerEpoch(OttlaError, code=77):
     """The request was meant for, or sent by, an earlier life of the broker."""
 
 
+class PreferredLeaderNotAvailable(LeaderNotAvailable, code=80, retriable=True, refresh_metadata=True):
+    """The preferred leader does not live or is not in sync."""
+
+
+class EligibleLeadersNotAvailable(LeaderNotAvailable, code=83, retriable=True, refresh_metadata=True):
+    """No replica lives that could lead."""
+
+
+class ElectionNotNeeded(OttlaError, code=84):
+    """The partition is led as it should be."""
+
+
+class NoReassignmentInProgress(OttlaError, code=85):
+    """The partition is not being moved."""
+
+
 class OffsetNotAvailable(OttlaError, code=78, retriable=True):
     """The new leader's high watermark has not caught up yet."""
 

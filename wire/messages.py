@@ -1,4 +1,4 @@
-"""What all requests and responses have in common; the messages themselves stand in requests.py and control.py.
+"""What all requests and responses have in common; the messages themselves stand in requests.py, admin.py and control.py.
 
 Record bytes are never inside these objects: a request or response that moves records carries them beside it as
 *attachments*, one per part in the same order, and each part says how many bytes are its own (``size``).
@@ -42,7 +42,9 @@ class Api(IntEnum):
     ALTER_CONFIGS = 33
     CREATE_PARTITIONS = 37
     ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
     ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     BROKER_HANDSHAKE = 1000
     WITNESS = 1001
 
@@ -78,6 +80,11 @@ class Failure(Message):
 
 class Done(Message):
     """The answer of a request that has nothing to tell but that it was done."""
+
+
+class PartitionName(Message):
+    topic: str
+    partition: int
 
 
 class ListenerAddress(msgspec.Struct, frozen=True, array_like=True, gc=False):

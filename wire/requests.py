@@ -1,7 +1,10 @@
-"""Requests and responses between clients and brokers, as handlers and clients see them, whatever dialect carried them."""
+"""Requests and responses between clients and brokers, as handlers and clients see them, whatever dialect carried them.
+
+What operators ask for stands in admin.py.
+"""
 
 from ottla.wire.errors import NO_ERROR
-from ottla.wire.messages import CONSUMER, Api, BrokerEndpoint, Done, Failure, Message, Request
+from ottla.wire.messages import CONSUMER, Api, BrokerEndpoint, Failure, Message, Request
 from ottla.wire.names import NO_EPOCH, NO_LEADER
 
 # --- ApiVersions ---------------------------------------------------------------------------------------------------------
@@ -211,77 +214,3 @@ class ListOffsetsRequest(Request):
     api = Api.LIST_OFFSETS
     response = ListOffsetsResponse
     parts: list[ListOffsetsPart]
-
-
-# --- CreateTopics, DeleteTopics --------------------------------------------------------------------------------------------
-
-
-class NewTopic(Message):
-    name: str
-    partitions: int
-    replication_factor: int
-    config: dict[str, str]
-    assignment: list[list[int]] | None = None
-    topic_id: str = ""
-    """The id that the topic shall have, a random uuid. Who asks again because the answer was lost is known by it."""
-
-
-class TopicResult(Failure):
-    name: str
-    topic_id: str = ""
-
-
-class CreateTopicsResponse(Message):
-    topics: list[TopicResult]
-
-
-class CreateTopicsRequest(Request):
-    api = Api.CREATE_TOPICS
-    response = CreateTopicsResponse
-    topics: list[NewTopic]
-    timeout_ms: int
-    validate_only: bool = False
-
-
-class DeleteTopicsResponse(Message):
-    topics: list[TopicResult]
-
-
-class DeleteTopicsRequest(Request):
-    api = Api.DELETE_TOPICS
-    response = DeleteTopicsResponse
-    names: list[str]
-    timeout_ms: int
-    topic_ids: list[str] | None = None
-    """For each name the topic that is meant, or ""; another topic of that name stays."""
-
-
-class CreatePartitionsRequest(Request):
-    """Let a topic have more partitions."""
-
-    api = Api.CREATE_PARTITIONS
-    response = Done
-    name: str
-    count: int
-    timeout_ms: int
-
-
-class AlterConfigsRequest(Request):
-    """Replace a topic's settings."""
-
-    api = Api.ALTER_CONFIGS
-    response = Done
-    name: str
-    config: dict[str, str]
-    timeout_ms: int
-
-
-class ReassignRequest(Request):
-    """Move a partition to other brokers."""
-
-    api = Api.ALTER_PARTITION_REASSIGNMENTS
-    response = Done
-    topic: str
-    partition: int
-    replicas: list[int]
-    timeout_ms: int

@@ -1,6 +1,7 @@
 """What brokers ask of each other: the handshake that proves a broker, and the controller's orders."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -13,10 +14,9 @@ from ottla.net.connection import Connection
 from ottla.net.reply import Reply
 from ottla.wire.control import (
     BrokerHandshakeRequest,
-    ControlRequest,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
-    PartitionName,
+    Order,
     StopReplicaRequest,
     UpdateMetadataRequest,
     WitnessRequest,
@@ -24,7 +24,9 @@ from ottla.wire.control import (
 )
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import BrokerNotAvailable, ClusterAuthorizationFailed, StaleBrokerEpoch
-from ottla.wire.messages import Done
+from ottla.wire.messages import Done, PartitionName
+
+logger = logging.getLogger(__name__)
 
 
 class ControlHandlers:
@@ -97,7 +99,7 @@ class ControlHandlers:
         self._partitions.configure(request.topics)
         return Reply(Done())
 
-    async def _obey(self, request: ControlRequest, work: Coroutine[Any, Any, Reply]) -> Reply:
+    async def _obey(self, request: Order, work: Coroutine[Any, Any, Reply]) -> Reply:
         try:
             self._check_life(request)
             if not self._claims.are_known(request.controller_id, request.controller_epoch):
@@ -106,9 +108,13 @@ class ControlHandlers:
         except BaseException:
             work.close()
             raise
-        return await work
+        reply = await work
+        # What everybody is told, whatever happens anywhere, is no change of state here.
+        level = logging.DEBUG if isinstance(request, UpdateMetadataRequest) else logging.INFO
+        logger.log(level, "order obeyed api=%s cause=%s", request.api.name, request.cause)
+        return reply
 
-    def _check_life(self, request: ControlRequest) -> None:
+    def _check_life(self, request: Order) -> None:
         epoch = self._identity().broker_epoch
         if request.broker_epoch > epoch:
             # The controller has seen our registration in ZooKeeper before its answer has reached us.

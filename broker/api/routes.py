@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ottla.broker.api.configs import ConfigHandlers
 from ottla.broker.api.control import ControlHandlers
 from ottla.broker.api.dispatch import ApiHandler, Route
 from ottla.broker.api.leadership import LeadershipHandlers
@@ -27,6 +28,7 @@ class Handlers:
     api_versions: ApiHandler
     init_producer_id: ApiHandler
     topics: TopicHandlers
+    configs: ConfigHandlers
     leadership: LeadershipHandlers
     control: ControlHandlers
 
@@ -41,9 +43,11 @@ def routes(to: Handlers) -> dict[Api, Route]:
         Api.INIT_PRODUCER_ID: Route(to.init_producer_id, everybody),
         Api.CREATE_TOPICS: Route(to.topics.create, everybody),
         Api.DELETE_TOPICS: Route(to.topics.delete, everybody),
-        Api.CREATE_PARTITIONS: Route(to.topics.add_partitions, everybody),
-        Api.ALTER_CONFIGS: Route(to.topics.set_config, everybody),
-        Api.ALTER_PARTITION_REASSIGNMENTS: Route(to.topics.move, everybody),
+        Api.CREATE_PARTITIONS: Route(to.topics.create_partitions, everybody),
+        Api.ALTER_CONFIGS: Route(to.configs.alter, everybody),
+        Api.INCREMENTAL_ALTER_CONFIGS: Route(to.configs.incremental_alter, everybody),
+        Api.ALTER_PARTITION_REASSIGNMENTS: Route(to.leadership.reassign, everybody),
+        Api.LIST_PARTITION_REASSIGNMENTS: Route(to.leadership.reassignments, everybody),
         Api.ELECT_LEADERS: Route(to.leadership.elect, everybody),
         Api.BROKER_HANDSHAKE: Route(to.control.handshake, everybody),
         Api.WITNESS: Route(to.control.witness, brokers),

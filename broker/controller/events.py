@@ -1,13 +1,14 @@
 """What a controller has to deal with, one thing after the other: what happens to the cluster first, then what is asked of it.
 
-A petition is done only if whoever asked is still there when its turn comes. Once it has begun it is done to its end: it runs
-in the task that takes the events, and only the waiting can be given up.
+Every event has an id, the controller's epoch and a count, and a kind, in words. What follows from it bears the id: actions,
+orders and log lines. A request is done only if whoever asked is still there when its turn comes. Once it has begun it is done
+to its end: it runs in the task that takes the events, and only the waiting can be given up.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.wire.errors import (
     NotController,
@@ -18,9 +19,8 @@ from ottla.wire.errors import (
 )
 
 R = TypeVar("R")
-Event = Callable[[], Awaitable[None]]
 
-PETITIONS_MAX = 1_000
+REQUESTS_MAX = 1_000
 """More than this wait only if they come faster than ZooKeeper writes; they would time out in the queue."""
 
 
@@ -28,19 +28,43 @@ class OutOfStep(OttlaError):
     """What was decided did not reach ZooKeeper, or its outcome cannot be read: a new term begins by reading everything."""
 
 
+class Cause(NamedTuple):
+    """Why the controller does something."""
+
+    id: str
+    kind: str
+
+
+class Event(NamedTuple):
+    """Something to deal with: ``work`` is given why."""
+
+    cause: Cause
+    work: Callable[[Cause], Awaitable[None]]
+
+    async def deal(self) -> None:
+        await self.work(self.cause)
+
+
 class Events:
     """One term's."""
 
-    def __init__(self) -> None:
+    def __init__(self, controller_epoch: int) -> None:
+        self._epoch = controller_epoch
+        self._count = 0
         self._urgent: deque[Event] = deque()
-        self._petitions: deque[tuple[Event, asyncio.Future[Any]]] = deque()
+        self._requests: deque[tuple[Event, asyncio.Future[Any]]] = deque()
         self._asked: set[asyncio.Future[Any]] = set()
         self._some = asyncio.Event()
         self._over = False
 
-    def put(self, event: Event) -> None:
+    def cause(self, kind: str) -> Cause:
+        """An id for something that is dealt with at once."""
+        self._count += 1
+        return Cause(f"{self._epoch}-{self._count}", kind)
+
+    def put(self, kind: str, work: Callable[[Cause], Awaitable[None]]) -> None:
         """Something happened to the cluster."""
-        self._urgent.append(event)
+        self._urgent.append(Event(self.cause(kind), work))
         self._some.set()
 
     async def next(self) -> Event:
@@ -48,26 +72,31 @@ class Events:
         while True:
             if self._urgent:
                 return self._urgent.popleft()
-            while self._petitions:
-                event, result = self._petitions.popleft()
+            while self._requests:
+                event, result = self._requests.popleft()
                 if not result.done():  # else nobody waits for it any more
                     return event
             self._some.clear()
             await self._some.wait()
 
     async def in_turn(
-        self, work: Callable[[], Awaitable[R]], timeout_s: float, otherwise: str, *, urgent: bool = False
+        self,
+        kind: str,
+        work: Callable[[Cause], Awaitable[R]],
+        timeout_s: float,
+        *,
+        urgent: bool = False,
     ) -> R:
         """Do something as an event, and wait here for its result. ``urgent``: it is about the cluster, not about a client."""
         if self._over:
             raise NotController
-        if not urgent and len(self._petitions) >= PETITIONS_MAX:
-            raise ThrottlingQuotaExceeded(f"{len(self._petitions)} requests wait for the controller; try again later")
+        if not urgent and len(self._requests) >= REQUESTS_MAX:
+            raise ThrottlingQuotaExceeded(f"{len(self._requests)} requests wait for the controller; try again later")
         result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
-        async def event() -> None:
+        async def deal(cause: Cause) -> None:
             try:
-                settle(result, await work())
+                settle(result, await work(cause))
             except (StaleControllerEpoch, OutOfStep) as error:
                 settle(result, error=NotController(str(error)))
                 raise
@@ -77,22 +106,22 @@ class Events:
         self._asked.add(result)
         result.add_done_callback(self._asked.discard)
         if urgent:
-            self.put(event)
+            self.put(kind, deal)
         else:
-            self._petitions.append((event, result))
+            self._requests.append((Event(self.cause(kind), deal), result))
             self._some.set()
         try:
             async with asyncio.timeout(timeout_s):
                 return await result
         except TimeoutError:
-            raise RequestTimedOut(f"{otherwise} in {timeout_s:g} s") from None
+            raise RequestTimedOut(f"the controller did not get to it in {timeout_s:g} s: {kind}") from None
 
     def close(self) -> None:
         """The term is over: nobody's wish will be done any more."""
         self._over = True
         for result in list(self._asked):
             settle(result, error=NotController())
-        self._petitions.clear()
+        self._requests.clear()
 
 
 def settle(waiter: asyncio.Future[Any], result: Any = None, *, error: OttlaError | None = None) -> None:

@@ -9,9 +9,9 @@ from ottla.broker.peers import Identity, Probe, connect_as_broker, probe
 from ottla.net.channel import Channel
 from ottla.net.retry import backoff
 from ottla.wire.control import (
-    ControlRequest,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    Order,
     WitnessRequest,
     WitnessResponse,
 )
@@ -63,14 +63,14 @@ class Link:
         self._on_evidence = on_evidence
         self._on_reached = on_reached
         self._on_obeyed = on_obeyed
-        self._orders: asyncio.Queue[tuple[ControlRequest, asyncio.Future[bool]]] = asyncio.Queue()
+        self._orders: asyncio.Queue[tuple[Order, asyncio.Future[bool]]] = asyncio.Queue()
         self._channel: Channel | None = None
         loop = asyncio.get_running_loop()
         self._task = loop.create_task(self._run(), name=f"link to broker {to.id}")
         self._watch = loop.create_task(self._keep_connected(), name=f"watch broker {to.id}")
         self._connecting = asyncio.Lock()
 
-    def tell(self, order: ControlRequest) -> asyncio.Future[bool]:
+    def tell(self, order: Order) -> asyncio.Future[bool]:
         """Queue an order; the future says whether the broker obeyed, once it is known."""
         obeyed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._orders.put_nowait((order, obeyed))
@@ -106,14 +106,14 @@ class Link:
             finally:
                 _settle(obeyed, False)
 
-    async def _deliver_all(self, order: ControlRequest) -> bool:
+    async def _deliver_all(self, order: Order) -> bool:
         """Obeyed if every piece of it was."""
         for piece in in_pieces(order):
             if not await self._deliver(piece):
                 return False
         return True
 
-    async def _deliver(self, order: ControlRequest) -> bool:
+    async def _deliver(self, order: Order) -> bool:
         """Say it until it is heard; an answer that is an error is an answer."""
         for wait_s in backoff(FIRST_RETRY_S, LAST_RETRY_S):
             try:

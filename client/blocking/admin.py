@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from ottla.client.admin import DEFAULT_TIMEOUT_S, AsyncAdmin
+from ottla.client.admin import DEFAULT_TIMEOUT_S, AsyncAdmin, NewTopic
 from ottla.client.loop_thread import shared_loop_thread
+from ottla.client.wanted import PartitionOutcomes, TopicOutcomes
+from ottla.wire.admin import OngoingReassignment
 from ottla.wire.errors import OttlaError
 from ottla.wire.names import TopicPartition
 from ottla.wire.requests import MetadataResponse, TopicMetadata
@@ -66,17 +68,43 @@ class Admin:
             )
         )  # fmt: skip
 
+    def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> TopicOutcomes:
+        """Create many topics; tells of each what became of it: None, or an error."""
+        return self._thread.run(self._twin.create_topics(topics, validate_only=validate_only, timeout=timeout))
+
     def delete_topic(self, name: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
         """Delete a topic with all its records and wait until it is gone."""
         self._thread.run(self._twin.delete_topic(name, timeout=timeout))
+
+    def delete_topics(self, names: Iterable[str], *, timeout: float = DEFAULT_TIMEOUT_S) -> TopicOutcomes:
+        """Delete many topics; tells of each what became of it: None, or an error."""
+        return self._thread.run(self._twin.delete_topics(names, timeout=timeout))
 
     def add_partitions(self, name: str, count: int, *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
         """Let a topic have ``count`` partitions, more than it has. Keys may go to other partitions from then on."""
         self._thread.run(self._twin.add_partitions(name, count, timeout=timeout))
 
+    def create_partitions(self, counts: Mapping[str, int], *, timeout: float = DEFAULT_TIMEOUT_S) -> TopicOutcomes:
+        """Let many topics have so many partitions each; tells of each what became of it: None, or an error."""
+        return self._thread.run(self._twin.create_partitions(counts, timeout=timeout))
+
     def alter_topic_config(self, name: str, config: Mapping[str, str], *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
         """Replace a topic's settings by these."""
         self._thread.run(self._twin.alter_topic_config(name, config, timeout=timeout))
+
+    def incremental_alter_configs(
+        self,
+        changes: Mapping[str, Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> TopicOutcomes:
+        """Change some settings of many topics, ``{topic: {key: value}}``; None for a value takes the setting away."""
+        return self._thread.run(
+            self._twin.incremental_alter_configs(changes, validate_only=validate_only, timeout=timeout)
+        )
 
     def reassign(
         self, name: str, partition: int, replicas: Iterable[int], *, timeout: float = DEFAULT_TIMEOUT_S
@@ -84,15 +112,30 @@ class Admin:
         """Begin to move a partition to other brokers, the preferred leader first; describe_topic shows when it is done."""
         self._thread.run(self._twin.reassign(name, partition, replicas, timeout=timeout))
 
+    def alter_partition_reassignments(
+        self, moves: Mapping[tuple[str, int], Iterable[int] | None], *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> PartitionOutcomes:
+        """Begin to move many partitions; None for a partition calls off what is under way."""
+        return self._thread.run(self._twin.alter_partition_reassignments(moves, timeout=timeout))
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[tuple[str, int]] | None = None, *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> list[OngoingReassignment]:
+        """The moves that are under way: of these partitions, or of all."""
+        return self._thread.run(self._twin.list_partition_reassignments(partitions, timeout=timeout))
+
     def elect_leaders(
         self,
         partitions: Iterable[tuple[str, int]] | None = None,
         *,
         unclean: bool = False,
         timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> None:
-        """Give leadership back to preferred leaders; ``unclean``: see ``AsyncAdmin.elect_leaders``, it loses records."""
-        self._thread.run(self._twin.elect_leaders(partitions, unclean=unclean, timeout=timeout))
+    ) -> PartitionOutcomes:
+        """Give leadership back to preferred leaders, and tell of each partition whether that could be done.
+
+        ``unclean``: see ``AsyncAdmin.elect_leaders``, it loses records.
+        """
+        return self._thread.run(self._twin.elect_leaders(partitions, unclean=unclean, timeout=timeout))
 
     def list_topics(self, *, timeout: float = DEFAULT_TIMEOUT_S) -> list[str]:
         """The names of all topics, sorted."""

@@ -1,8 +1,11 @@
 """The blocking Consumer."""
 
+import asyncio
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -22,13 +25,16 @@ class Consumer:
         for record in consumer: ...
     """
 
+    _closed = True  # until it is made
+
     def __init__(self, *topics: str, **options: Any) -> None:
         self._thread = shared_loop_thread()
         self._data = threading.Event()
         self._twin = self._thread.call(lambda: AsyncConsumer(*topics, **options))
         self._inbox = self._twin.inbox
         self._inbox.on_data = self._data.set
-        self._inbox.on_room = self._poke
+        # Invariant: nothing that runs on the loop thread refers to self, so that a consumer that nobody has is noticed.
+        self._inbox.on_room = partial(_call_there, self._thread.loop, self._inbox.on_room)
         self._patience_s = self._twin.config.consumer_timeout_ms / 1000
         self._taking = threading.Lock()
         self._closed = False
@@ -56,6 +62,11 @@ class Consumer:
     def close_at_exit(self, timeout: float) -> bool:
         self.close()
         return False  # no record is lost by it
+
+    def __del__(self) -> None:
+        if not self._closed and not self._thread.lost:
+            self._thread.close_unowned(self._twin.close)
+            warnings.warn("a consumer that nobody has any more was not closed", ResourceWarning, 2, source=self)
 
     def forked(self, why: OttlaError) -> None:
         self._closed = True
@@ -115,9 +126,6 @@ class Consumer:
                 return
             yield from chunk
 
-    def _poke(self) -> None:
-        self._thread.loop.call_soon_threadsafe(self._twin.poke)
-
     def _first(self, take: Callable[[], R], timeout: float) -> R:
         """What ``take`` finds, waiting until it finds something; what it gives for nothing when time is over."""
         deadline = time.monotonic() + timeout
@@ -156,3 +164,7 @@ class Consumer:
     ) -> dict[TopicPartition, tuple[int, int] | None]:
         """The first offset at or after a time, with its timestamp; None where all records are older."""
         return self._thread.run(self._twin.offsets_for_times(times_ms, timeout))
+
+
+def _call_there(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    loop.call_soon_threadsafe(callback)

@@ -104,7 +104,7 @@ class Producer:
 
     def __del__(self) -> None:
         if not self._closed and not self._thread.lost:
-            self._thread.leave(self._twin.close)  # what was sent is delivered all the same
+            self._thread.close_unowned(self._twin.close)  # what was sent is delivered all the same
             warnings.warn("a producer that nobody has any more was not closed", ResourceWarning, 2, source=self)
 
     def forked(self, why: OttlaError) -> None:

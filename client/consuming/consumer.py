@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
@@ -34,13 +35,17 @@ class AsyncConsumer:
         async for record in consumer: ...
     """
 
+    _closed = True  # until it is made
+
     def __init__(self, *topics: str, **options: Any) -> None:
         self.config = build(ConsumerConfig, options)
         self._cluster = Cluster(self.config)
         self._subscription = Subscription(topics)
         self._data = asyncio.Event()
-        self.inbox = Inbox(self.config, on_room=self.poke, on_data=self._data.set)
+        self.inbox = Inbox(self.config, on_data=self._data.set)
         self._fetch_loop = FetchLoop(self.config, self._cluster, self._subscription, self.inbox)
+        # Invariant: nothing that runs refers to the consumer itself, so that one that nobody has any more is noticed.
+        self.inbox.on_room = self._fetch_loop.poke
         self._closed = False
         if topics:
             self._fetch_loop.start()
@@ -49,6 +54,11 @@ class AsyncConsumer:
     def from_config(cls, topics: Iterable[str], config: Mapping[str, Any]) -> "AsyncConsumer":
         """From Kafka's own names: ``{"bootstrap.servers": ..., "auto.offset.reset": "earliest"}``."""
         return cls(*topics, **config)
+
+    def __del__(self) -> None:
+        if not self._closed:
+            self._fetch_loop.abandon()
+            warnings.warn("an AsyncConsumer that nobody has any more was not closed", ResourceWarning, 2, source=self)
 
     async def __aenter__(self) -> "AsyncConsumer":
         return self
@@ -206,9 +216,6 @@ class AsyncConsumer:
         )
 
     # --- inside ------------------------------------------------------------------------------------------------------
-
-    def poke(self) -> None:
-        self._fetch_loop.poke()
 
     def _look_again(self, *, start: bool = True) -> None:
         """What to read, or from where, is not what it was: what was at hand and what was wrong may be so no more."""

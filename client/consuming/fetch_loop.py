@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 from ottla.client.cluster import Cluster
@@ -12,14 +12,17 @@ from ottla.client.connections import FETCH_LANE
 from ottla.client.consuming.fetched import unpack
 from ottla.client.consuming.inbox import Inbox
 from ottla.client.consuming.subscription import UNKNOWN, Assigned, Subscription
-from ottla.client.offsets import ask_offsets
+from ottla.client.offsets import Found, ask_offsets
 from ottla.net.retry import backoff
 from ottla.wire.errors import ClientTimeout, LeaderNotAvailable, OffsetOutOfRange, OttlaError, RemoteProtocolError
 from ottla.wire.messages import EARLIEST, LATEST
-from ottla.wire.names import NO_LEADER
+from ottla.wire.names import NO_LEADER, TopicPartition
 from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
 logger = logging.getLogger(__name__)
+
+EMPTY_FETCH_S = 0.01
+"""How long to wait before asking again where a broker that need not wait (fetch_max_wait_ms) had nothing."""
 
 PREPARE_TIMEOUT_S = 5.0
 FETCH_SLACK_S = 5.0
@@ -65,6 +68,19 @@ class FetchLoop:
         self._changed.set()
         for waker in self._wakers.values():
             waker.set()
+
+    def abandon(self) -> None:
+        """Nobody has the consumer any more: end, and close its connections. From any thread, and without waiting."""
+        try:
+            self._loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:
+            pass  # the event loop is closed, and with it all that ran there
+
+    def _cancel(self) -> None:
+        for task in (self._main, *self._fetchers.values()):
+            if task is not None:
+                task.cancel()
+        self._cluster.abort()
 
     async def prepared(self, enough: Callable[[], bool]) -> None:
         """Wait until ``enough()`` is known of what is read; raises what makes waiting useless."""
@@ -143,11 +159,17 @@ class FetchLoop:
             state: state.position_version for state in states if state.from_beginning or to is not None
         }
         wanted = {state.where: EARLIEST if state.from_beginning or to is None else to for state in asked}
-        found, failures = await ask_offsets(self._cluster, wanted, PREPARE_TIMEOUT_S)
-        for state, position_version in asked.items():
-            if state.where in found and state.position_version == position_version:
-                state.begin(found[state.where][0])
-                state.from_beginning = False
+
+        def begin(found: Mapping[TopicPartition, Found]) -> None:
+            """Read what has a position now: a leader that does not answer keeps only its own partitions waiting."""
+            for state, position_version in asked.items():
+                if state.where in found and state.position_version == position_version:
+                    state.begin(found[state.where][0])
+                    state.from_beginning = False
+            self._attempted.set()
+            self._keep_fetchers()
+
+        _, failures = await ask_offsets(self._cluster, wanted, PREPARE_TIMEOUT_S, begin)
         for where, error in failures.items():
             self._refresh_wanted = True
             raise type(error)(f"{where}: {error}", topic=where.topic, partition=where.partition, broker=error.broker)
@@ -181,7 +203,7 @@ class FetchLoop:
                 await self._wait(waker)
                 continue
             try:
-                await self._fetch(leader, states)
+                something = await self._fetch(leader, states)
             except Exception as error:
                 if not isinstance(error, OttlaError):
                     logger.exception("the fetch loop failed broker=%d", leader)
@@ -194,6 +216,8 @@ class FetchLoop:
                 if waits is not None:
                     logger.info("fetching goes on broker=%d", leader)
                 waits = None
+                if not something and self._config.fetch_max_wait_ms / 1000 < EMPTY_FETCH_S:
+                    await self._woken(waker, EMPTY_FETCH_S)
         self._changed.set()  # whoever leads now must be asked, and nobody else may look for that for minutes
 
     def _due(self, leader: int) -> list[Assigned]:
@@ -217,13 +241,17 @@ class FetchLoop:
         """Until something changes, or the next partition's wait is over."""
         now = time.monotonic()
         waits = [state.not_before - now for state in self._subscription.assigned.values() if state.not_before > now]
+        await self._woken(waker, min(waits, default=self._config.retry_backoff_max_ms / 1000))
+
+    async def _woken(self, waker: asyncio.Event, most_s: float) -> None:
         try:
-            async with asyncio.timeout(min(waits, default=self._config.retry_backoff_max_ms / 1000)):
+            async with asyncio.timeout(most_s):
                 await waker.wait()
         except TimeoutError:
             pass
 
-    async def _fetch(self, leader: int, states: list[Assigned]) -> None:
+    async def _fetch(self, leader: int, states: list[Assigned]) -> bool:
+        """Ask a leader once; whether it had anything to say."""
         config = self._config
         parts = [self._part(state) for state in states]
         asked = [(state, state.position_version, state.fetch_offset) for state in states]
@@ -249,6 +277,7 @@ class FetchLoop:
                 self._received(state, records)
             else:
                 self._inbox.recovered(state)
+        return any(part.error_code for part in results) or any(len(records) for records in answer.attachments)
 
     def _part(self, state: Assigned) -> FetchPart:
         """What to ask for. The epoch keeps a leader that was replaced from answering, the id a topic of the same name."""

@@ -67,11 +67,12 @@ class Inbox:
     iterator itself: it costs nothing per record, and yet whoever stops in the middle, or polls, goes on where it stands.
     """
 
-    def __init__(self, config: ConsumerConfig, on_room: Callable[[], None], on_data: Callable[[], object]) -> None:
+    def __init__(self, config: ConsumerConfig, on_data: Callable[[], object]) -> None:
         self._limit = config.fetch_buffer_bytes
         self._key_deserializer = config.key_deserializer
         self._value_deserializer = config.value_deserializer
-        self.on_room = on_room
+        self.on_room: Callable[[], None] = lambda: None
+        """Called, in the caller's thread, when there is room again."""
         self.on_data = on_data
         self._fetched: deque[_Entry] = deque()
         self._records: list[Record] = []

@@ -5,9 +5,7 @@ can be done once for a batch is done by the send loop.
 """
 
 import itertools
-import operator
 import threading
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from time import time_ns
@@ -15,15 +13,10 @@ from time import time_ns
 from ottla.client.producing.batches import Headers, ProducerBatch
 from ottla.client.producing.delivery import RecordDelivery
 from ottla.client.producing.headers import checked_headers
+from ottla.client.producing.record_lists import RECORD_OVERHEAD, BatchRange, RecordList, cut
 from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.errors import MessageTooLarge, OttlaError
 from ottla.wire.names import TopicPartition
-
-RECORD_OVERHEAD = 16
-"""What a record costs beside its key and value: its lengths, its timestamp."""
-
-RecordList = tuple[TopicPartition, list[bytes | None] | None, list[bytes | None]]
-"""Keys, if there are any, and values for a partition."""
 
 
 class Accumulator:
@@ -134,13 +127,15 @@ class Accumulator:
 
     def add_lists(self, lists: Sequence[RecordList], timestamp_ms: int, now: float) -> list[list[ProducerBatch]]:
         """As ``add_many``, for lists of several partitions: all of them, or none if it raises."""
-        cut = [self._cut(where, keys, values) for where, keys, values in lists]
+        lists_cut = [self._cut(records) for records in lists]
         with self._lock:
             self._check_open()
-            return [self._add_cut(each, pieces, timestamp_ms, now) for each, pieces in zip(lists, cut, strict=True)]
+            return [
+                self._add_cut(each, pieces, timestamp_ms, now) for each, pieces in zip(lists, lists_cut, strict=True)
+            ]
 
     def _add_cut(
-        self, records: RecordList, pieces: list[tuple[int, int, int]], timestamp_ms: int, now: float
+        self, records: RecordList, pieces: list[BatchRange], timestamp_ms: int, now: float
     ) -> list[ProducerBatch]:
         where, keys, values = records
         batches: list[ProducerBatch] = []
@@ -156,32 +151,10 @@ class Accumulator:
         self._sealed.setdefault(where, deque()).extend(batches)
         return batches
 
-    def _cut(
-        self, where: TopicPartition, keys: list[bytes | None] | None, values: list[bytes | None]
-    ) -> list[tuple[int, int, int]]:
-        """Where each batch of a list begins and ends, and its size: a batch is full with the record that fills it."""
-        lengths = _lengths(values)
-        if keys is not None:
-            lengths = list(map(operator.add, lengths, _lengths(keys)))
-        count = len(lengths)
-        total = sum(lengths) + count * RECORD_OVERHEAD
-        if total - lengths[-1] - RECORD_OVERHEAD < self._batch_size and total <= self._record_max:
-            return [(0, count, total)]
-        self._check_size(where, max(lengths) + RECORD_OVERHEAD)
-        ends = list(itertools.accumulate(lengths, initial=0))
-
-        def bytes_before(index: int) -> int:
-            return ends[index] + index * RECORD_OVERHEAD
-
-        pieces: list[tuple[int, int, int]] = []
-        start = 0
-        while start < count:
-            limit = bytes_before(start) + self._batch_size
-            end = bisect_left(range(count), limit, lo=start + 1, key=bytes_before)
-            if end > start + 1 and bytes_before(end) - bytes_before(start) > self._record_max:
-                end -= 1  # the record that fills it is large: it gets a batch of its own
-            pieces.append((start, end, bytes_before(end) - bytes_before(start)))
-            start = end
+    def _cut(self, records: RecordList) -> list[BatchRange]:
+        where, keys, values = records
+        pieces, largest = cut(keys, values, self._batch_size, self._record_max)
+        self._check_size(where, largest)
         return pieces
 
     # --- for the send loop -------------------------------------------------------------------------------------------
@@ -355,10 +328,3 @@ class Accumulator:
         batch = self._open.pop(where, None)
         if batch is not None:
             self._sealed.setdefault(where, deque()).append(batch)
-
-
-def _lengths(items: list[bytes | None]) -> list[int]:
-    try:
-        return list(map(len, items))  # type: ignore[arg-type]
-    except TypeError:  # one is None
-        return [len(item) if item is not None else 0 for item in items]

@@ -9,10 +9,11 @@ from typing import Any
 
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig, Serializer
-from ottla.client.producing.accumulator import Accumulator, RecordList
+from ottla.client.producing.accumulator import Accumulator
 from ottla.client.producing.batches import Headers, ProducerBatch
 from ottla.client.producing.delivery import RecordDelivery
 from ottla.client.producing.partitioner import Picker, RoundRobin, Sticky, choose_partition, partitions_for_keys
+from ottla.client.producing.record_lists import RecordList
 from ottla.wire.errors import InvalidTimestamp, UnknownTopicOrPartition
 from ottla.wire.names import TopicPartition
 from ottla.wire.records import NO_TIMESTAMP

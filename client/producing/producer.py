@@ -45,10 +45,9 @@ class AsyncProducer:
         return cls(**config)
 
     def __del__(self) -> None:
-        if (
-            not self._closed and self.outbox.accumulator.pending_bytes
-        ):  # no lock here: whoever holds it may collect garbage
-            warnings.warn("an AsyncProducer with undelivered records was not closed", ResourceWarning, 2, source=self)
+        if not self._closed:
+            self.send_loop.abandon()  # which takes no lock here: whoever holds one may collect garbage
+            warnings.warn("an AsyncProducer that nobody has any more was not closed", ResourceWarning, 2, source=self)
 
     async def __aenter__(self) -> "AsyncProducer":
         return self

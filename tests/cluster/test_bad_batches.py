@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ottla.wire.admin import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicToDelete
 from ottla.wire.batch import MAGIC_COLUMNS, MAGIC_KAFKA, BatchHeader, Codec, build_batch
 from ottla.wire.compression import compress
 from ottla.wire.errors import (
@@ -21,15 +22,12 @@ from ottla.wire.messages import Request
 from ottla.wire.records import encode_batch
 from ottla.wire.requests import (
     ApiVersionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
     FetchPart,
     FetchRequest,
     ListOffsetsPart,
     ListOffsetsRequest,
     ListOffsetsResponse,
     MetadataRequest,
-    NewTopic,
     ProducePart,
     ProduceRequest,
 )
@@ -145,7 +143,7 @@ VALID: list[tuple[Request, list[bytes]]] = [
     (FetchRequest(0, 1, 1000, [FetchPart("bulk", 0, 0, 1000), FetchPart("target", 0, 0, 1000)]), []),
     (ListOffsetsRequest([ListOffsetsPart("bulk", 0, 5), ListOffsetsPart("target", 0, -1)]), []),
     (CreateTopicsRequest([NewTopic("made/by/fuzz", 1, 1, {"a": "b"})], 100, True), []),
-    (DeleteTopicsRequest(["no such topic"], 100), []),
+    (DeleteTopicsRequest([TopicToDelete("no such topic")], 100), []),
 ]
 
 flips = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=5)

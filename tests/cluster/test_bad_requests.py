@@ -8,6 +8,14 @@ from typing import Any
 import pytest
 
 from ottla.wire import native
+from ottla.wire.admin import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    NewTopic,
+    TopicToDelete,
+)
 from ottla.wire.errors import (
     InvalidRequest,
     InvalidTopic,
@@ -16,10 +24,6 @@ from ottla.wire.errors import (
 )
 from ottla.wire.messages import ACKS_NONE, LATEST
 from ottla.wire.requests import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
     FetchPart,
     FetchRequest,
     FetchResponse,
@@ -28,7 +32,6 @@ from ottla.wire.requests import (
     ListOffsetsResponse,
     MetadataRequest,
     MetadataResponse,
-    NewTopic,
     ProducePart,
     ProduceRequest,
 )
@@ -69,7 +72,7 @@ def test_an_illegal_topic_name_is_invalid_everywhere(unharmed: Victim, name: str
         batch = one_record()
         answers: list[Any] = [
             *client.ask(CreateTopicsRequest([NewTopic(name, 1, 1, {})], 5000), CreateTopicsResponse).topics,
-            *client.ask(DeleteTopicsRequest([name], 5000), DeleteTopicsResponse).topics,
+            *client.ask(DeleteTopicsRequest([TopicToDelete(name)], 5000), DeleteTopicsResponse).topics,
             *client.ask(MetadataRequest([name]), MetadataResponse).topics,
             client.produce(name, batch),
             *client.fetch(name, 0)[0].parts,

@@ -7,18 +7,11 @@ import pytest
 
 from ottla.client import Consumer
 from ottla.local import LocalCluster
+from ottla.wire.admin import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from ottla.wire.errors import MessageTooLarge, NotEnoughReplicas, OutOfOrderSequenceNumber
 from ottla.wire.messages import ACKS_ALL
 from ottla.wire.records import encode_batch
-from ottla.wire.requests import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    NewTopic,
-    ProducePart,
-    ProducePartResult,
-    ProduceRequest,
-    ProduceResponse,
-)
+from ottla.wire.requests import ProducePart, ProducePartResult, ProduceRequest, ProduceResponse
 from tests.support.raw_client import RawClient
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]

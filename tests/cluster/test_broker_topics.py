@@ -174,7 +174,9 @@ def test_s29_znodes_are_kafkas(cluster: LocalCluster, admin: Admin, name: str) -
         zk.close()
 
 
-def test_s88_restarted_broker_keeps_topics_settings_and_records(cluster: LocalCluster, admin: Admin, name: str) -> None:
+def test_s88_s89_restarted_broker_keeps_topics_settings_and_records(
+    cluster: LocalCluster, admin: Admin, name: str
+) -> None:
     admin.create_topic(name, assignment=[[2]], config={"max.message.bytes": "5000"})
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         producer.send_many(name, [b"%d" % n for n in range(100)]).result(timeout=WAIT_S)

@@ -4,17 +4,22 @@ import re
 
 import pytest
 
-from ottla.wire.control import ElectLeadersRequest
-from ottla.wire.errors import NotController
-from ottla.wire.messages import Request
-from ottla.wire.requests import (
+from ottla.wire.admin import (
     AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest,
+    ConfigReplacement,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    ElectionType,
+    ElectLeadersRequest,
+    NewPartitions,
     NewTopic,
-    ReassignRequest,
+    Reassignment,
+    TopicToDelete,
 )
+from ottla.wire.errors import NotController
+from ottla.wire.messages import Request
 from tests.support.cluster import wait_until
 from tests.support.observer import WAIT_S, Observer
 from tests.support.raw_client import one_record, patiently
@@ -211,11 +216,11 @@ def test_s25_new_broker_gets_replicas_of_topics_created_while_it_was_away(seen: 
 def requests_for_the_controller(name: str) -> list[Request]:
     return [
         CreateTopicsRequest([NewTopic(name, 1, 1, {})], 10_000),
-        DeleteTopicsRequest([name], 10_000),
-        CreatePartitionsRequest(name, 2, 10_000),
-        AlterConfigsRequest(name, {}, 10_000),
-        ReassignRequest(name, 0, [0], 10_000),
-        ElectLeadersRequest(None, 10_000),
+        DeleteTopicsRequest([TopicToDelete(name)], 10_000),
+        CreatePartitionsRequest([NewPartitions(name, 2)], 10_000),
+        AlterConfigsRequest([ConfigReplacement(2, name, {})], 10_000),
+        AlterPartitionReassignmentsRequest([Reassignment(name, 0, [0])], 10_000),
+        ElectLeadersRequest(ElectionType.PREFERRED, None, 10_000),
     ]
 
 

@@ -33,7 +33,7 @@ def folders(seen: Observer, topic: str) -> dict[int, list[int]]:
 # --- what a topic is ---
 
 
-def test_s28_everything_about_a_topic_stands_in_zookeeper(seen: Observer, name: str) -> None:
+def test_s28_s92_everything_about_a_topic_stands_in_zookeeper(seen: Observer, name: str) -> None:
     settings = {"retention.ms": "60000", "min.insync.replicas": "2"}
     seen.admin.create_topic(name, assignment=[[2, 0], [1, 2], [0, 1]], config=settings, timeout=WAIT_S)
     assert name in seen.zk.get_children("/brokers/topics"), "which topics exist"

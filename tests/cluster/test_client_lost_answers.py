@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from ottla.client import AsyncAdmin
+from ottla.wire.admin import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from ottla.wire.errors import (
     InvalidPartitions,
     InvalidRequest,
@@ -15,7 +16,6 @@ from ottla.wire.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.wire.messages import Message, Request
-from ottla.wire.requests import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 
 pytestmark = pytest.mark.cluster
 

@@ -1,5 +1,7 @@
 """A client whose process ends, or forks, and nobody has closed it."""
 
+import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -9,9 +11,13 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.client import Admin, Consumer, Producer, TopicPartition
+from ottla.client import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
+from ottla.client.cluster import Cluster
+from ottla.net.channel import Channel
 from ottla.wire.errors import OttlaError
 from tests.support.client_topics import MakeTopic
+from tests.support.cluster import wait_until
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -59,6 +65,41 @@ asyncio.run(main())
 def run_script(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-X", "dev", "-W", "ignore::ResourceWarning", "-c", script, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+
+
+def connections_of(cluster: Cluster) -> list[Channel]:
+    return list(cluster._connections._channels.values())
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+async def test_async_clients_that_nobody_has_any_more_deliver_and_hang_up(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = await asyncio.to_thread(make_topic)
+    producer = AsyncProducer(bootstrap_servers=bootstrap, linger_ms=60_000)
+    sent = await producer.send(topic, b"v")
+    consumer = AsyncConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    clusters = [producer._cluster, consumer._cluster]
+    del producer
+    gc.collect()
+    assert (await sent.result(timeout=WAIT_S)).offset == 0
+    assert [record.value for record in await consumer.poll(timeout=WAIT_S)] == [b"v"]
+    connections = [channel for cluster in clusters for channel in connections_of(cluster)]
+    del consumer
+    gc.collect()
+    await eventually(lambda: not any(channel.usable for channel in connections))
+    assert all(cluster.closed for cluster in clusters)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_consumer_that_nobody_has_any_more_hangs_up(bootstrap: str, make_topic: MakeTopic) -> None:
+    consumer = Consumer(make_topic(), bootstrap_servers=bootstrap)
+    consumer.seek_to_end(timeout=WAIT_S)
+    connections = connections_of(consumer._twin._cluster)
+    assert any(channel.usable for channel in connections)
+    del consumer
+    gc.collect()
+    wait_until(lambda: not any(channel.usable for channel in connections))
 
 
 @pytest.mark.parametrize("then", ["wait", "end"])

@@ -9,8 +9,8 @@ import pytest
 
 from ottla.client import Admin
 from ottla.local import LocalCluster
+from ottla.wire.admin import CreateTopicsRequest, NewTopic
 from ottla.wire.names import NO_LEADER
-from ottla.wire.requests import CreateTopicsRequest, NewTopic
 from tests.support.cluster import wait_until
 from tests.support.raw_client import RawClient, framed
 from tests.support.small_topics import make_topic, read, write

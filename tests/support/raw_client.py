@@ -9,6 +9,14 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ottla.wire import native
+from ottla.wire.admin import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    NewTopic,
+    TopicToDelete,
+)
 from ottla.wire.batch import Buffer
 from ottla.wire.errors import OttlaError
 from ottla.wire.framing import LENGTH
@@ -17,17 +25,12 @@ from ottla.wire.records import encode_batch
 from ottla.wire.requests import (
     ApiVersionsRequest,
     ApiVersionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
     FetchPart,
     FetchRequest,
     FetchResponse,
     ListOffsetsPart,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    NewTopic,
     ProducePart,
     ProducePartResult,
     ProduceRequest,
@@ -138,7 +141,7 @@ class RawClient:
         patiently(lambda: self.ask(request, CreateTopicsResponse).topics[0].raise_if_failed())
 
     def delete_topic(self, name: str) -> None:
-        request = DeleteTopicsRequest([name], int(TIMEOUT_S * 1000))
+        request = DeleteTopicsRequest([TopicToDelete(name)], int(TIMEOUT_S * 1000))
         self.ask(request, DeleteTopicsResponse).topics[0].raise_if_failed()
 
     def produce(

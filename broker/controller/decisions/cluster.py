@@ -69,6 +69,10 @@ class Topic:
         going = self.removing.get(partition, ())
         return bool(going) and not self.adding.get(partition) and not set(going) & set(self.replicas[partition])
 
+    def is_moving(self, partition: int) -> bool:
+        """Whether replicas still have to come, or go, before others are deleted."""
+        return partition in self.moving() and not self.only_deletes(partition)
+
     def holders(self, partition: int) -> tuple[int, ...]:
         """All brokers that may have records of it: its replicas, and those that have not deleted theirs yet."""
         replicas = self.replicas[partition]

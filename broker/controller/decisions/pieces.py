@@ -12,11 +12,10 @@ from msgspec.structs import replace
 
 from ottla.broker.storage.log_config import CONFIG_VALUE_MAX, TOPIC_CONFIGS
 from ottla.wire.control import (
-    ControlRequest,
     LeaderAndIsrRequest,
+    Order,
     PartitionState,
     StopReplicaPart,
-    StopReplicaRequest,
     TopicConfig,
     UpdateMetadataRequest,
 )
@@ -40,15 +39,13 @@ class _Piece:
     weight: int = 0
 
 
-def in_pieces(order: ControlRequest) -> list[ControlRequest]:
+def in_pieces(order: Order) -> list[Order]:
     """The order as requests that can be sent, one after the other: mostly itself."""
     if isinstance(order, UpdateMetadataRequest):
         return list(_metadata(order))
     if isinstance(order, LeaderAndIsrRequest):
         return [replace(order, topics=p.topics, partitions=p.partitions) for p in _cut(order.topics, order.partitions)]
-    if isinstance(order, StopReplicaRequest):
-        return [replace(order, parts=parts) for parts in _runs(order.parts, _part_weight)]
-    return [order]
+    return [replace(order, parts=parts) for parts in _runs(order.parts, _part_weight)]
 
 
 def _metadata(order: UpdateMetadataRequest) -> Iterator[UpdateMetadataRequest]:
@@ -130,7 +127,7 @@ def _topic_weight(topic: TopicConfig) -> int:
 
 
 def _state_weight(state: PartitionState) -> int:
-    numbers = len(state.replicas) + len(state.isr) + len(state.eligible)
+    numbers = len(state.replicas) + len(state.isr) + len(state.elr)
     return STRUCT_BYTES + len(state.topic) + len(state.topic_id) + NUMBER_BYTES * numbers
 
 

@@ -1,19 +1,22 @@
 """What the controller decides. Pure: an event in, actions out; the same events give the same actions.
 
-The loop around it (control_loop.py) carries actions out and reports results back as further events. Events are the
-methods below; every one returns the actions that follow from it, in the order in which they must be done. Who should lead
-is decided in leaders.py, how a partition moves in reassignment.py.
+The loop around it carries actions out (executor.py) and reports results back as further events. Events are the methods
+below; every one returns the actions that follow from it, in the order in which they must be done. Who should lead is
+decided in leaders.py, how a partition moves in reassignment.py, what may be asked in requests.py.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 
 from ottla.broker.controller.decisions.actions import Action, ReadAgain, RemoveTopic, Tell, WriteStates, WriteTopic
 from ottla.broker.controller.decisions.cluster import Broker, Cluster, Topic
+from ottla.broker.controller.decisions.election_results import Results, elections_held, elections_needed
 from ottla.broker.controller.decisions.leaders import Leaders
 from ottla.broker.controller.decisions.orders import Orders
 from ottla.broker.controller.decisions.reassignment import Reassignment
+from ottla.broker.controller.decisions.requests import Requests
+from ottla.wire.admin import ElectionType
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
-from ottla.wire.names import NO_LEADER, TopicPartition
+from ottla.wire.names import TopicPartition
 from ottla.zk.metadata import LoadedTopic, PartitionStateChange, VersionedState
 
 __all__ = [
@@ -38,6 +41,7 @@ class ControllerState:
         self._leaders = Leaders(controller_epoch, self._cluster, default_min_insync)
         self._orders = Orders(controller_id, controller_epoch, self._cluster, self._leaders.must_not_hear)
         self._reassignment = Reassignment(self._cluster, self._leaders, self._orders)
+        self.requests = Requests(controller_epoch, self._cluster, self._orders, self._reassignment)
 
     @property
     def brokers(self) -> dict[int, Broker]:
@@ -124,14 +128,6 @@ class ControllerState:
             if not set(topics[where.topic].replicas[where.partition]).isdisjoint(brokers)
         ]
 
-    def led(self) -> set[TopicPartition]:
-        """All partitions that have a leader."""
-        return {
-            where
-            for where in self._cluster.partitions()
-            if self.topics[where.topic].states[where.partition].state.leader != NO_LEADER
-        }
-
     def relieved(self, broker: int) -> list[Action]:
         """What a broker that leaves must let go of, once others lead: it must not be let into an ISR again."""
         partitions = [
@@ -216,11 +212,15 @@ class ControllerState:
         """Let whoever lives lead where nobody does, and lose what only others have: an operator wants it so."""
         return self._leaders.unclean(wanted)
 
-    # --- moving partitions ---------------------------------------------------------------------------------------------
+    def elections_needed(self, election: ElectionType, wanted: Iterable[TopicPartition] | None) -> Results:
+        """Which of these partitions (or of all) need such an election, and why the others get none."""
+        return elections_needed(self._cluster, election, wanted)
 
-    def move(self, where: TopicPartition, target: tuple[int, ...]) -> list[Action]:
-        """A partition is to have other replicas."""
-        return self._reassignment.begin(where, target)
+    def elections_held(self, election: ElectionType, before: Results) -> Results:
+        """What became of them."""
+        return elections_held(self._cluster, election, before)
+
+    # --- moving partitions ---------------------------------------------------------------------------------------------
 
     def topic_written(self, name: str, version: int) -> list[Action]:
         """A topic's assignment stands in ZooKeeper."""
@@ -235,11 +235,7 @@ class ControllerState:
         self.topics[loaded.name] = Topic.of(loaded)
         return self._orders.announce([TopicPartition(loaded.name, partition) for partition in loaded.states])
 
-    def topic_told_again(self, name: str) -> list[Action]:
-        """Somebody asks again for a topic that is there: brokers that have heard of it will say so."""
-        return self._orders.spread([TopicPartition(name, partition) for partition in self.topics[name].states])
-
-    def partitions_added(self, loaded: LoadedTopic) -> list[Action]:
+    def partitions_created(self, loaded: LoadedTopic) -> list[Action]:
         """A topic has more partitions than before."""
         topic = self.topics.get(loaded.name)
         if topic is None or topic.topic_id != loaded.topic.topic_id:

@@ -17,6 +17,9 @@ from ottla.net.channel import Channel
 from ottla.wire.errors import OttlaError
 from ottla.wire.requests import InitProducerIdRequest, InitProducerIdResponse
 
+_abandoned: "set[SendLoop]" = set()
+"""Those that only their own task refers to, which is not enough for them to live."""
+
 
 class SendLoop:
     """Sends what the accumulator holds. Owns the background tasks until ``stop``."""
@@ -31,6 +34,7 @@ class SendLoop:
         self.wake = self._sender.wake
         self.wake_here = self._sender.wake_here
         self._background = BackgroundTasks(self.wake_here)
+        self._loop = asyncio.get_running_loop()
 
     # --- for the producer --------------------------------------------------------------------------------------------
 
@@ -52,6 +56,22 @@ class SendLoop:
                     await done
         finally:
             self._sender.flushing -= 1
+
+    def abandon(self) -> None:
+        """Nobody has the producer any more: deliver what it was given, then close. From any thread, and without waiting."""
+        try:
+            self._loop.call_soon_threadsafe(self._background.run, "abandoned", self._close_alone)
+        except RuntimeError:
+            pass  # the event loop is closed, and with it all that ran there
+
+    async def _close_alone(self) -> None:
+        _abandoned.add(self)
+        try:
+            await self.flush()
+            self._sender.stop()
+            await self._cluster.close()
+        finally:
+            _abandoned.discard(self)
 
     def stop(self) -> None:
         """Fail what is still waiting. What is in flight fails when its connection is closed."""

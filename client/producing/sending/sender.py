@@ -8,9 +8,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
@@ -18,6 +16,7 @@ from ottla.client.producing.accumulator import Accumulator
 from ottla.client.producing.batches import ProducerBatch
 from ottla.client.producing.sending.batch_completion import BatchCompletion
 from ottla.client.producing.sending.in_flight_requests import InFlightRequests, SentRequest
+from ottla.client.producing.sending.leaders import Background, Leaders
 from ottla.client.producing.sending.sequences import Sequences
 from ottla.net.channel import Channel
 from ottla.net.exchange import Answer
@@ -41,16 +40,6 @@ requests in flight there are no more of them than brokers remember of a producer
 
 PARTS_MAX = 10_000
 """Batches in one request, over all partitions: what brokers take."""
-
-
-class Background(Protocol):
-    """What takes a while. Each may be asked for again while it is under way."""
-
-    def refresh_metadata(self) -> None: ...
-    def init_producer_id(self) -> None: ...
-    def connect(self, leader: int) -> None: ...
-    def drain(self, channel: Channel, drained: Callable[[], None]) -> None: ...
-    def disconnect(self, channel: Channel) -> None: ...
 
 
 class Sender:
@@ -80,10 +69,7 @@ class Sender:
         self._in_flight = InFlightRequests(self._loop, self._overdue)
         # Without numbers this alone keeps the order: one batch of a partition at a time, whatever becomes of it.
         self._one_by_one = sequences is None and config.max_in_flight_requests_per_connection == 1
-        self._last_channels: dict[int, Channel] = {}
-        """The connections to leaders as they were seen last."""
-        self._unconfirmed: set[int] = set()
-        """The leaders whose connection broke since it was told who leads."""
+        self._leaders = Leaders(config, cluster, self._in_flight, background)
         self.completion = BatchCompletion(config, cluster, accumulator, background.refresh_metadata)
         self.flushing = 0
         """How many wait for everything to be sent: then nothing lingers."""
@@ -165,7 +151,7 @@ class Sender:
             chosen: dict[int, list[ProducerBatch]] = defaultdict(list)
             on_their_way = self._on_their_way() if self._one_by_one else set()
             for where in self._accumulator.waiting():
-                leader = self._leader_with_room(where)
+                leader = self._leaders.with_room(where)
                 if (
                     leader is None
                     or where in on_their_way
@@ -189,33 +175,6 @@ class Sender:
 
     def _on_their_way(self) -> set[TopicPartition]:
         return {batch.where for sent in self._in_flight.all() for batch in sent.batches}
-
-    def _leader_with_room(self, where: TopicPartition) -> int | None:
-        """The leader of a partition if its connection stands and can take one more request."""
-        leader = self._cluster.leader(where)
-        if leader is None:
-            self._background.refresh_metadata()
-            return None
-        if self._in_flight.requests[leader] >= self._config.max_in_flight_requests_per_connection:
-            return None
-        channel = self._cluster.open_channel(leader)
-        if channel is not self._last_channels.get(leader):
-            self._channel_changed(leader, channel)
-        if leader in self._unconfirmed:
-            self._background.refresh_metadata()
-            if self._acks == ACKS_NONE:
-                return None
-        if channel is None:
-            self._background.connect(leader)
-            return None
-        return leader
-
-    def _channel_changed(self, leader: int, channel: Channel | None) -> None:
-        """A connection is new, or it broke: perhaps because another broker leads, and with acks=0 nothing else will tell."""
-        if self._last_channels.pop(leader, None) is not None:
-            self._unconfirmed.add(leader)
-        if channel is not None:
-            self._last_channels[leader] = channel
 
     def _send(self, leader: int, batches: list[ProducerBatch]) -> None:
         """One request with batches of several partitions, or more where the size demands it."""
@@ -321,7 +280,7 @@ class Sender:
 
     def disconnect_replaced(self) -> None:
         """It was told who leads: wait no more for brokers that do not lead what they were sent. They may be paused for ever."""
-        self._unconfirmed.clear()
+        self._leaders.confirmed()
         for sent in self._in_flight.all():
             leaders = {self._cluster.leader(batch.where) for batch in sent.batches if not batch.done}
             if not leaders <= {None, sent.leader}:

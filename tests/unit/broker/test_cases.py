@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.transcripts import check_transcript, transcript
-from tests.unit.broker.controller.controller_script import ControllerScript
 from tests.unit.broker.controller.fencing_script import FencingScript
+from tests.unit.broker.controller.request_script import RequestScript
 from tests.unit.broker.replication_script import ReplicationScript
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -17,7 +17,7 @@ REPLICATION = sorted((CASES / "replication").glob("*.txt"))
 
 @pytest.mark.parametrize("path", CONTROLLER, ids=lambda path: path.stem)
 def test_controller_transcript(path):
-    check_transcript(path, ControllerScript().run)
+    check_transcript(path, RequestScript().run)
 
 
 @pytest.mark.parametrize("path", FENCING, ids=lambda path: path.stem)

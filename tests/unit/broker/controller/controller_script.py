@@ -1,17 +1,24 @@
 """Commands that drive a real ControllerState against a ZooKeeper of dictionaries; see tests/cases/controller."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from ottla.broker.controller.decisions.placement import place
-from ottla.broker.controller.decisions.state import (
+from ottla.broker.controller.decisions.actions import (
     Action,
-    Broker,
-    ControllerState,
+    CreatePartitions,
+    CreateTopic,
+    MarkForDeletion,
     ReadAgain,
     RemoveTopic,
     Tell,
+    WriteConfig,
     WriteStates,
+    WriteTopic,
+    caused_by,
 )
+from ottla.broker.controller.decisions.cluster import Broker
+from ottla.broker.controller.decisions.placement import place
+from ottla.broker.controller.decisions.state import ControllerState
 from ottla.wire.control import LeaderAndIsrRequest, PartitionState, StopReplicaRequest, UpdateMetadataRequest
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
 from ottla.wire.messages import BrokerEndpoint
@@ -34,6 +41,9 @@ ERRORS: dict[str, type[OttlaError]] = {
 }
 
 
+SILENT = ("topic", "state", "place", "works")
+"""What changes ZooKeeper behind the controller's back, or leads to nothing."""
+
 MARKS = {"!": DataState.TAIL_SUSPECT, "?": DataState.LOST}
 
 
@@ -45,8 +55,18 @@ class ControllerScript:
         self.topics: dict[str, LoadedTopic] = {}
         self.waiting: list[WriteStates] = []
         self.registered: dict[int, int] = {}
+        self.cause = ""
+        self.events = 0
+        self.reads: dict[str, str] = {}
+        """The topics that are to be read again, and why."""
 
     def run(self, command: Command) -> list[str]:
+        """Every command is an event with an id of its own, but for those that go on with what an earlier one led to."""
+        if command.name == "read" and command.words[0] in self.reads:
+            self.cause = self.reads.pop(command.words[0])
+        elif command.name not in ("write", *SILENT):
+            self.events += 1
+            self.cause = f"3-{self.events}"
         return list(getattr(self, f"do_{command.name}")(command))
 
     # --- ZooKeeper -------------------------------------------------------------------------------------------------------
@@ -54,7 +74,7 @@ class ControllerScript:
     def do_topic(self, command: Command) -> list[str]:
         """topic <name> <replicas> ... [min=<min.insync.replicas>] [unclean=true]: created, with all replicas in sync."""
         name, *assignment = command.words
-        replicas = {partition: numbers(text) for partition, text in enumerate(assignment)}
+        replicas = {number: numbers(text) for number, text in enumerate(assignment)}
         states = {p: VersionedState(PartitionStateZnode(r[0], 0, 1, r), 0) for p, r in replicas.items()}
         settings = {"min": "min.insync.replicas", "unclean": "unclean.leader.election.enable"}
         config = {settings[key]: value for key, value in command.options.items()}
@@ -63,7 +83,7 @@ class ControllerScript:
 
     def do_state(self, command: Command) -> list[str]:
         """state <topic>-<partition> [leader=] [isr=] [elr=]: somebody, as a rule the leader, writes the state."""
-        where = _partition(command.words[0])
+        where = partition(command.words[0])
         loaded = self.topics[where.topic]
         old = loaded.states[where.partition]
         state = replace(
@@ -88,15 +108,16 @@ class ControllerScript:
         """
         self.controller = ControllerState(controller_id=9, controller_epoch=3)
         deleting = [name for name in command.options.get("deleting", "").split(",") if name]
-        return self._show(self.controller.loaded(self._register(command.words), self.topics.values(), deleting))
+        return self.show(self.controller.loaded(self._register(command.words), self.topics.values(), deleting))
 
     def do_brokers(self, command: Command) -> list[str]:
         """brokers <broker>@<epoch>[!|?][+] ...: these are registered now."""
-        return self._show(self.controller.brokers_seen(self._register(command.words)))
+        return self.show(self.controller.brokers_seen(self._register(command.words)))
 
     def do_write(self, command: Command) -> list[str]:
         """write [<topic>-<partition>=<error>]: carry out the oldest write that waits, as ZooKeeper would."""
-        changes = self.waiting.pop(0).changes
+        action = self.waiting.pop(0)
+        changes, self.cause = action.changes, action.cause
         results: dict[TopicPartition, int | OttlaError] = {}
         for change in changes:
             if str(change.partition) in command.options:
@@ -107,7 +128,7 @@ class ControllerScript:
             else:
                 results[change.partition] = self._compare_and_set(change)
         lines = [f"{where}: {_result(result)}" for where, result in results.items()]
-        return lines + self._show(self.controller.states_written(changes, results))
+        return lines + self.show(self.controller.states_written(changes, results))
 
     def _register(self, words: list[str]) -> dict[int, Broker]:
         brokers = _brokers(words)
@@ -123,55 +144,51 @@ class ControllerScript:
         return change.version + 1
 
     def do_read(self, command: Command) -> list[str]:
-        return self._show(self.controller.topic_read(self.topics[command.words[0]]))
+        return self.show(self.controller.topic_read(self.topics[command.words[0]]))
 
     def do_look(self, command: Command) -> list[str]:
         """look [<topic>-<partition> ...]: of those, or of all, read what another than the preferred replica leads."""
-        wanted = [_partition(word) for word in command.words] or None
+        wanted = [partition(word) for word in command.words] or None
         found = {
             where: self.topics[where.topic].states[where.partition] for where in self.controller.not_preferred(wanted)
         }
-        return [f"read {where}" for where in found] + self._show(self.controller.states_read(found))
+        return [f"read {where}" for where in found] + self.show(self.controller.states_read(found))
 
     def do_created(self, command: Command) -> list[str]:
-        return self._show(self.controller.topic_created(self.topics[command.words[0]]))
+        return self.show(self.controller.topic_created(self.topics[command.words[0]]))
 
     def do_delete(self, command: Command) -> list[str]:
-        return self._show(self.controller.deletions_seen(command.words))
+        return self.show(self.controller.deletions_seen(command.words))
 
     def do_deleted(self, command: Command) -> list[str]:
         """deleted <topic>[-<partition>] <broker>: the broker has deleted its replicas, or that one."""
         name, broker = command.words[0], int(command.words[1])
         topic = self.controller.topics.get(name)
-        deleted = [TopicPartition(name, number) for number in topic.held_by(broker)] if topic else [_partition(name)]
-        return self._show(self.controller.replicas_deleted(broker, deleted))
+        deleted = [TopicPartition(name, number) for number in topic.held_by(broker)] if topic else [partition(name)]
+        return self.show(self.controller.replicas_deleted(broker, deleted))
 
     def do_removed(self, command: Command) -> list[str]:
-        return self._show(self.controller.topic_removed(command.words[0]))
+        return self.show(self.controller.topic_removed(command.words[0]))
 
     def do_leaves(self, command: Command) -> list[str]:
-        return self._show(self.controller.broker_leaves(int(command.words[0])))
+        return self.show(self.controller.broker_leaves(int(command.words[0])))
 
     def do_failed(self, command: Command) -> list[str]:
         broker, *names = command.words
-        return self._show(self.controller.replicas_failed(int(broker), [_partition(name) for name in names]))
+        return self.show(self.controller.replicas_failed(int(broker), [partition(name) for name in names]))
 
     def do_works(self, command: Command) -> list[str]:
         """works <broker> <topic>-<partition> ...: the broker leads or follows these as it was told."""
         broker, *names = command.words
-        self.controller.replicas_work(int(broker), [_partition(name) for name in names])
+        self.controller.replicas_work(int(broker), [partition(name) for name in names])
         return []
 
     def do_preferred(self, command: Command) -> list[str]:
-        return self._show(self.controller.preferred_leaders())
+        return self.show(self.controller.preferred_leaders())
 
     def do_unclean(self, command: Command) -> list[str]:
         """unclean [<topic>-<partition> ...]: an operator takes whoever lives."""
-        return self._show(self.controller.unclean_leaders([_partition(word) for word in command.words] or None))
-
-    def do_move(self, command: Command) -> list[str]:
-        """move <topic>-<partition> <replicas>: give a partition other replicas."""
-        return self._show(self.controller.move(_partition(command.words[0]), numbers(command.words[1])))
+        return self.show(self.controller.unclean_leaders([partition(word) for word in command.words] or None))
 
     def do_place(self, command: Command) -> list[str]:
         """place <partitions> <replication factor> <broker>:<rack> ..."""
@@ -186,29 +203,63 @@ class ControllerScript:
 
     # --- actions ---------------------------------------------------------------------------------------------------------
 
-    def _show(self, actions: list[Action]) -> list[str]:
+    def show(self, actions: list[Action]) -> list[str]:
+        """What is to be done; all but states is written at once."""
         lines: list[str] = []
-        for action in actions:
+        for action in caused_by(self.cause, actions):
             if isinstance(action, WriteStates):
                 self.waiting.append(action)
-                lines += [f"write {_change(change)}" for change in action.changes]
+                lines += [f"write {_change(change)} [{action.cause}]" for change in action.changes]
             elif isinstance(action, Tell):
-                lines.append(f"tell {action.broker}@{action.request.broker_epoch} {_order(action)}")
+                assert action.request.cause == action.cause
+                lines.append(f"tell {action.broker}@{action.request.broker_epoch} {_order(action)} [{action.cause}]")
             elif isinstance(action, RemoveTopic):
-                lines.append(f"remove {action.name}")
+                lines.append(f"remove {action.name} [{action.cause}]")
             elif isinstance(action, ReadAgain):
-                lines.append(f"read {action.name} again")
+                self.reads[action.name] = action.cause
+                lines.append(f"read {action.name} again [{action.cause}]")
             else:
-                topic = self.controller.topics[action.name]
-                self.topics[action.name] = replace(
-                    self.topics[action.name], topic=topic.znode(), version=topic.version + 1
-                )
-                lines.append(f"write {action.name}: {_assignment(topic.znode())}, if version {topic.version}")
-                lines += self._show(self.controller.topic_written(action.name, topic.version + 1))
+                lines += self._write(action)
         return lines
 
+    def _write(self, action: CreateTopic | CreatePartitions | WriteConfig | WriteTopic | MarkForDeletion) -> list[str]:
+        name, controller, cause = action.name, self.controller, f"[{action.cause}]"
+        if isinstance(action, CreateTopic):
+            self.topics[name] = LoadedTopic(name, action.topic, 0, action.config, _first(action.states))
+            settings = "".join(f" {key}={value}" for key, value in action.config.items())
+            return [
+                f"create {name}: {_assignment(action.topic)}{settings} {cause}",
+                *self.show(controller.topic_created(self.topics[name])),
+            ]
+        loaded = self.topics[name]
+        if isinstance(action, CreatePartitions):
+            states = {**loaded.states, **_first(action.states)}
+            self.topics[name] = replace(loaded, topic=action.topic, version=loaded.version + 1, states=states)
+            new = {partition: action.topic.partitions[partition] for partition in action.states}
+            return [
+                f"add to {name}: {_assignment(TopicZnode(new))} {cause}",
+                *self.show(controller.partitions_created(self.topics[name])),
+            ]
+        if isinstance(action, WriteConfig):
+            self.topics[name] = replace(loaded, config=action.config)
+            settings = "".join(f" {key}={value}" for key, value in action.config.items()) or " none"
+            return [
+                f"settings of {name}:{settings} {cause}",
+                *self.show(controller.config_changed(name, action.config)),
+            ]
+        if isinstance(action, MarkForDeletion):
+            return [f"mark {name} for deletion {cause}", *self.show(controller.deletions_seen([name]))]
+        topic = controller.topics[name]
+        self.topics[name] = replace(loaded, topic=topic.znode(), version=topic.version + 1)
+        line = f"write {name}: {_assignment(topic.znode())}, if version {topic.version} {cause}"
+        return [line, *self.show(controller.topic_written(name, topic.version + 1))]
 
-def _partition(text: str) -> TopicPartition:
+
+def _first(states: Mapping[int, PartitionStateZnode]) -> dict[int, VersionedState]:
+    return {partition: VersionedState(state, 0) for partition, state in states.items()}
+
+
+def partition(text: str) -> TopicPartition:
     topic, partition = text.rsplit("-", 1)
     return TopicPartition(topic, int(partition))
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ottla.broker.controller import events as module
-from ottla.broker.controller.events import Event, Events, OutOfStep
+from ottla.broker.controller.events import Cause, Events, OutOfStep
 from ottla.wire.errors import InvalidRequest, NotController, RequestTimedOut, ThrottlingQuotaExceeded
 
 
@@ -14,28 +14,28 @@ class Script:
     """Events that note when they were done."""
 
     def __init__(self) -> None:
-        self.events = Events()
+        self.events = Events(7)
         self.done: list[str] = []
 
-    def event(self, name: str) -> Event:
-        async def happen() -> None:
-            self.done.append(name)
+    def happens(self, name: str) -> None:
+        async def happen(cause: Cause) -> None:
+            self.done.append(cause.kind)
 
-        return happen
+        self.events.put(name, happen)
 
-    def work(self, name: str) -> Callable[[], Awaitable[str]]:
-        async def do() -> str:
+    def work(self, name: str) -> Callable[[Cause], Awaitable[str]]:
+        async def do(cause: Cause) -> str:
             self.done.append(name)
             return f"did {name}"
 
         return do
 
     def ask(self, name: str, timeout_s: float = 10.0, *, urgent: bool = False) -> "asyncio.Task[str]":
-        return asyncio.create_task(self.events.in_turn(self.work(name), timeout_s, f"no {name}", urgent=urgent))
+        return asyncio.create_task(self.events.in_turn(name, self.work(name), timeout_s, urgent=urgent))
 
     async def run(self, count: int) -> None:
         for _ in range(count):
-            await (await self.events.next())()
+            await (await self.events.next()).deal()
 
 
 async def test_failures_of_brokers_come_before_wishes_of_clients() -> None:
@@ -43,7 +43,7 @@ async def test_failures_of_brokers_come_before_wishes_of_clients() -> None:
     wishes = [script.ask(f"wish {i}") for i in range(3)]
     relief = script.ask("relief", urgent=True)
     await asyncio.sleep(0)
-    script.events.put(script.event("a broker died"))
+    script.happens("a broker died")
     await script.run(5)
     assert script.done == ["relief", "a broker died", "wish 0", "wish 1", "wish 2"]
     assert await wishes[0] == "did wish 0"
@@ -55,7 +55,7 @@ async def test_wish_of_somebody_who_is_gone_is_not_done() -> None:
     gone, impatient, there = script.ask("gone"), script.ask("impatient", 0.001), script.ask("there")
     await asyncio.sleep(0)
     gone.cancel()
-    with pytest.raises(RequestTimedOut, match=r"no impatient in 0\.001 s"):
+    with pytest.raises(RequestTimedOut, match=r"in 0\.001 s: impatient"):
         await impatient
     await script.run(1)
     assert script.done == ["there"]
@@ -63,7 +63,7 @@ async def test_wish_of_somebody_who_is_gone_is_not_done() -> None:
 
 
 async def test_wishes_are_bounded_and_those_of_brokers_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PETITIONS_MAX", 2)
+    monkeypatch.setattr(module, "REQUESTS_MAX", 2)
     script = Script()
     waiting = [script.ask("a"), script.ask("b")]
     await asyncio.sleep(0)
@@ -80,7 +80,7 @@ async def test_event_that_comes_while_nobody_looks_is_found() -> None:
     script = Script()
     waiting = asyncio.create_task(script.run(1))
     await asyncio.sleep(0)
-    script.events.put(script.event("late"))
+    script.happens("late")
     await asyncio.wait_for(waiting, 5)
     assert script.done == ["late"]
 
@@ -91,19 +91,19 @@ async def test_event_that_comes_while_nobody_looks_is_found() -> None:
 async def test_error_is_told_and_one_that_ends_the_term_ends_it(
     error: type[Exception], told: type[Exception], ends: bool
 ) -> None:
-    events = Events()
+    events = Events(7)
 
-    async def fail() -> None:
+    async def fail(cause: Cause) -> None:
         raise error("because")
 
-    asked = asyncio.create_task(events.in_turn(fail, 10, "nothing"))
+    asked = asyncio.create_task(events.in_turn("nothing", fail, 10))
     await asyncio.sleep(0)
     event = await events.next()
     if ends:
         with pytest.raises(OutOfStep):
-            await event()
+            await event.deal()
     else:
-        await event()
+        await event.deal()
     with pytest.raises(told):
         await asked
 
@@ -117,3 +117,20 @@ async def test_when_the_term_is_over_everybody_hears_of_it() -> None:
         with pytest.raises(NotController):
             await asked
     assert script.done == []
+
+
+async def test_event_has_an_id_of_its_own_that_names_the_term() -> None:
+    events = Events(7)
+    seen: list[Cause] = []
+
+    async def note(cause: Cause) -> None:
+        seen.append(cause)
+
+    events.put("a broker died", note)
+    asked = asyncio.create_task(events.in_turn("topic created", note, 10))
+    await asyncio.sleep(0)
+    for _ in range(2):
+        await (await events.next()).deal()
+    await asked
+    assert seen == [Cause("7-1", "a broker died"), Cause("7-2", "topic created")]
+    assert events.cause("a term begins") == Cause("7-3", "a term begins")

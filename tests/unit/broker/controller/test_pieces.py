@@ -8,8 +8,8 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.controller.decisions.pieces import PIECE_BYTES, in_pieces
 from ottla.broker.storage.log_config import CONFIG_VALUE_MAX, parse_topic_config, plain_topic_config
 from ottla.wire.control import (
-    ControlRequest,
     LeaderAndIsrRequest,
+    Order,
     PartitionState,
     StopReplicaPart,
     StopReplicaRequest,
@@ -38,7 +38,7 @@ def everything(topics: list[TopicConfig], states: list[PartitionState]) -> Updat
     return UpdateMetadataRequest(0, 1, 1, True, BROKERS, topics, states, [])
 
 
-def sizes(pieces: list[ControlRequest]) -> Iterator[int]:
+def sizes(pieces: list[Order]) -> Iterator[int]:
     for piece in pieces:
         yield sum(len(part) for part in encode_request(piece, 2**31 - 1, "controller"))
 
@@ -51,7 +51,7 @@ def large() -> UpdateMetadataRequest:
     return everything([config(name, retention_ms="1") for name in names], states)
 
 
-def view(*orders: ControlRequest) -> ClusterView:
+def view(*orders: Order) -> ClusterView:
     made = ClusterView("c")
     for order in orders:
         assert isinstance(order, UpdateMetadataRequest)
@@ -60,7 +60,7 @@ def view(*orders: ControlRequest) -> ClusterView:
 
 
 def test_short_orders_are_sent_as_they_are() -> None:
-    orders: list[ControlRequest] = [
+    orders: list[Order] = [
         everything([config("a")], [state("a", 0)]),
         UpdateMetadataRequest(0, 1, 1, False, BROKERS, [], [], ["gone"]),
         UpdateMetadataRequest(0, 1, 1, True, BROKERS, [], [], []),

@@ -41,7 +41,9 @@ class Bell:
 
 def inbox(bell=None, **options):
     bell = bell or Bell()
-    return Inbox(ConsumerConfig(**options), on_room=bell.on_room, on_data=bell.on_data)
+    made = Inbox(ConsumerConfig(**options), on_data=bell.on_data)
+    made.on_room = bell.on_room
+    return made
 
 
 def offsets(records):

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.producing.accumulator import RECORD_OVERHEAD, Accumulator
+from ottla.client.producing.accumulator import Accumulator
 from ottla.client.producing.batches import ProducerBatch
+from ottla.client.producing.record_lists import RECORD_OVERHEAD
 from ottla.wire.batch import HEADER_SIZE, Codec
 from ottla.wire.errors import ClientClosed, ClientTimeout, MessageTooLarge
 from ottla.wire.names import TopicPartition

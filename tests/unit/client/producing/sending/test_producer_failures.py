@@ -14,8 +14,8 @@ from ottla.wire.names import TopicPartition
 from tests.support.simulated_producer import TOPIC, World
 
 PARTS = {
-    "accumulator.py", "batches.py", "batch_completion.py", "delivery_decision.py", "in_flight_requests.py", "sender.py",
-    "sequences.py",
+    "accumulator.py", "batches.py", "batch_completion.py", "delivery_decision.py", "in_flight_requests.py", "leaders.py",
+    "record_lists.py", "sender.py", "sequences.py",
 }  # fmt: skip
 SENDING = Path(ottla.client.producing.sending.sender.__file__).resolve().parent
 FOLDERS = {SENDING, SENDING.parent}

@@ -1,0 +1,73 @@
+"""AlterConfigs and IncrementalAlterConfigs: for the controller to do."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from ottla.broker.api.each import Controller, asked_by, check_count, each, present
+from ottla.broker.api.later import while_asked
+from ottla.broker.controller.api import Asked
+from ottla.net.connection import Connection
+from ottla.net.reply import Reply
+from ottla.wire.admin import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    ConfigAlteration,
+    ConfigReplacement,
+    ConfigResult,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from ottla.wire.dialect import IncomingRequest
+
+RESOURCES_MAX = 1_000
+
+
+class ConfigHandlers:
+    """``controller`` gives the controller if it is on this broker."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    def alter(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+        request = incoming.message
+        assert isinstance(request, AlterConfigsRequest)
+        check_count(request.resources, RESOURCES_MAX)
+        controller = present(self._controller)
+
+        async def replace(resource: ConfigReplacement, asked: Asked) -> None:
+            await controller.replace_config(resource, asked, validate_only=request.validate_only)
+
+        async def replace_all() -> Reply:
+            asked = asked_by(incoming, request.timeout_ms)
+            return Reply(AlterConfigsResponse(await _results(request.resources, replace, asked)))
+
+        return while_asked(replace_all())
+
+    def incremental_alter(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+        request = incoming.message
+        assert isinstance(request, IncrementalAlterConfigsRequest)
+        check_count(request.resources, RESOURCES_MAX)
+        controller = present(self._controller)
+
+        async def alter(resource: ConfigAlteration, asked: Asked) -> None:
+            await controller.alter_config(resource, asked, validate_only=request.validate_only)
+
+        async def alter_all() -> Reply:
+            asked = asked_by(incoming, request.timeout_ms)
+            return Reply(IncrementalAlterConfigsResponse(await _results(request.resources, alter, asked)))
+
+        return while_asked(alter_all())
+
+
+T = TypeVar("T", ConfigReplacement, ConfigAlteration)
+
+
+async def _results(
+    resources: Sequence[T], do: Callable[[T, Asked], Awaitable[None]], asked: Asked
+) -> list[ConfigResult]:
+    outcomes = await each(resources, lambda resource: (resource.resource_type, resource.name), do, asked)
+    return [
+        ConfigResult(done.error_code, done.error_message, resource.resource_type, resource.name)
+        for resource, done in zip(resources, outcomes, strict=True)
+    ]

@@ -1,0 +1,70 @@
+"""Many things asked of the controller in one request: one after the other, and a result for each."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import NamedTuple, TypeVar
+
+from ottla.broker.controller.api import Asked, ControllerApi
+from ottla.wire.dialect import IncomingRequest
+from ottla.wire.errors import NO_ERROR, InvalidRequest, NotController, OttlaError, RequestTimedOut
+
+T = TypeVar("T")
+
+ITEMS_MAX = 10_000
+TIMEOUT_MAX_S = 120.0
+
+Controller = Callable[[], ControllerApi | None]
+"""Gives the controller if it is on this broker."""
+
+
+class Outcome(NamedTuple):
+    error_code: int
+    error_message: str
+    value: str = ""
+
+
+def present(controller: Controller) -> ControllerApi:
+    """The controller; any other broker says that it is not."""
+    found = controller()
+    if found is None:
+        raise NotController
+    return found
+
+
+def asked_by(incoming: IncomingRequest, timeout_ms: int) -> Asked:
+    return Asked(f"client {incoming.client_id!r}", min(max(timeout_ms, 1) / 1000, TIMEOUT_MAX_S))
+
+
+def check_count(items: Sequence[object], limit: int = ITEMS_MAX) -> None:
+    if len(items) > limit:
+        raise InvalidRequest(f"{len(items)} things in one request; at most {limit}")
+
+
+async def each(
+    items: Sequence[T],
+    key: Callable[[T], Hashable],
+    do: Callable[[T, Asked], Awaitable[str | None]],
+    asked: Asked,
+    *,
+    at_once: bool = False,
+) -> list[Outcome]:
+    """What came of each, in order. What is named twice is refused both times; what was not begun in time is not done."""
+    named = Counter(map(key, items))
+    deadline = time.monotonic() + asked.timeout_s
+
+    async def one(item: T) -> Outcome:
+        try:
+            if named[key(item)] > 1:
+                raise InvalidRequest(f"{key(item)} is named more than once")
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise RequestTimedOut(f"nothing was done about {key(item)}: what came before it took all the time")
+            return Outcome(NO_ERROR, "", await do(item, asked._replace(timeout_s=left_s)) or "")
+        except OttlaError as error:
+            return Outcome(error.code, str(error))
+
+    if at_once:
+        return await asyncio.gather(*map(one, items))
+    return [await one(item) for item in items]

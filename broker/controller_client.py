@@ -1,0 +1,73 @@
+"""What a broker asks of the controller, wherever that is: to be relieved of what it leads."""
+
+import asyncio
+import logging
+from typing import Protocol
+
+from ottla.broker.cluster_view import ClusterView
+from ottla.broker.controller.api import Asked, ControllerApi
+from ottla.broker.peers import Identity, connect_as_broker
+from ottla.wire.control import ControlledShutdownRequest, ControlledShutdownResponse
+from ottla.wire.errors import NotController, OttlaError
+from ottla.wire.messages import PartitionName
+from ottla.wire.names import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+SHUTDOWN_TIMEOUT_S = 5.0
+ASK_TIMEOUT_S = 1.5
+"""How long one try to be relieved may take: a controller that is asleep will not be woken by waiting."""
+RETRY_S = 0.1
+
+
+class Member(Protocol):
+    """This broker as a member of the cluster, as far as leaving needs it."""
+
+    identity: Identity
+
+    @property
+    def controller(self) -> ControllerApi | None: ...
+
+
+async def leave_in_order(member: Member, view: ClusterView, retries: int) -> None:
+    """Have leadership moved away before this broker stops; if that cannot be done in a few tries, stop all the same."""
+    if len(view.brokers) < 2:
+        return
+    for _ in range(1 + retries):
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT_S):
+                left = await _ask_to_be_relieved(member, view)
+            logger.info("broker is relieved broker=%d still_led=%d", member.identity.broker_id, len(left))
+            return
+        except (OttlaError, TimeoutError) as error:
+            logger.info("broker is not relieved broker=%d error=%r", member.identity.broker_id, error)
+            await asyncio.sleep(RETRY_S)
+
+
+async def ask_for_replacement(member: Member, view: ClusterView, failed: list[TopicPartition]) -> None:
+    """Tell the controller that the disk failed under partitions that this broker leads."""
+    await _ask_to_be_relieved(member, view, failed)
+
+
+async def _ask_to_be_relieved(
+    member: Member, view: ClusterView, failed: list[TopicPartition] | None = None
+) -> list[TopicPartition]:
+    """Of all partitions, or only of those that failed; gives those that are still led."""
+    me, controller = member.identity, member.controller
+    if controller is not None:
+        asked = Asked("itself", SHUTDOWN_TIMEOUT_S)
+        if failed is None:
+            return await controller.controlled_shutdown(me.broker_id, me.broker_epoch, asked)
+        await controller.replicas_failed(me.broker_id, me.broker_epoch, failed, asked)
+        return []
+    endpoint = view.endpoint(view.controller)
+    if endpoint is None:
+        raise NotController("no controller is known")
+    channel = await connect_as_broker(me, endpoint)
+    try:
+        names = [PartitionName(*where) for where in failed] if failed is not None else None
+        request = ControlledShutdownRequest(me.broker_id, me.broker_epoch, names)
+        answer = await channel.ask(request, ControlledShutdownResponse, SHUTDOWN_TIMEOUT_S + 1)
+        return [TopicPartition(name.topic, name.partition) for name in answer.still_led]
+    finally:
+        await channel.close()

@@ -1,0 +1,47 @@
+"""What the controller checks before it does what it is asked for; the rest is told by tests/cases/controller."""
+
+import pytest
+
+from ottla.broker.controller.decisions.cluster import Broker
+from ottla.broker.controller.decisions.state import ControllerState
+from ottla.wire.admin import BROKER_RESOURCE, ConfigAlteration, ConfigReplacement, NewTopic
+from ottla.wire.errors import InvalidRequest, StaleBrokerEpoch, TopicAlreadyExists, UnknownTopicId
+from ottla.wire.messages import BrokerEndpoint
+from ottla.zk.metadata import LoadedTopic, VersionedState
+from ottla.zk.znodes.topics import PartitionStateZnode, TopicZnode
+
+
+def controller() -> ControllerState:
+    made = ControllerState(controller_id=9, controller_epoch=3)
+    state = VersionedState(PartitionStateZnode(1, 0, 1, (1,)), 0)
+    topic = LoadedTopic("orders", TopicZnode({0: (1,)}, "id-of-orders"), 0, {}, {0: state})
+    made.loaded({1: Broker(BrokerEndpoint(1, "host", 9092), 4)}, [topic], [])
+    return made
+
+
+@pytest.mark.parametrize(("broker", "epoch"), [(1, 3), (1, 5), (2, 4)], ids=["earlier life", "later life", "unknown"])
+def test_only_the_present_life_of_a_broker_may_ask(broker: int, epoch: int) -> None:
+    requests = controller().requests
+    requests.check_life(1, 4)
+    with pytest.raises(StaleBrokerEpoch):
+        requests.check_life(broker, epoch)
+
+
+def test_topic_is_found_by_its_id() -> None:
+    requests = controller().requests
+    assert requests.name_of("id-of-orders") == "orders"
+    with pytest.raises(UnknownTopicId):
+        requests.name_of("another")
+
+
+def test_settings_of_brokers_are_refused_until_they_have_some() -> None:
+    requests = controller().requests
+    with pytest.raises(InvalidRequest):
+        requests.replace_config(ConfigReplacement(BROKER_RESOURCE, "1", {}))
+    with pytest.raises(InvalidRequest):
+        requests.alter_config(ConfigAlteration(BROKER_RESOURCE, "1", []))
+
+
+def test_topic_that_is_only_to_be_validated_is_never_taken_for_one_that_was_created_before() -> None:
+    with pytest.raises(TopicAlreadyExists):
+        controller().requests.create_topic(NewTopic("orders", 1, 1, {}), "")

@@ -1,0 +1,214 @@
+"""What operators ask of a cluster: lists of things, and a result for each. What fails does so alone, and costs nothing.
+
+As Kafka's messages of the same names, but flat: a partition is named by topic and number in one part.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+from ottla.wire.messages import Api, Failure, Message, PartitionName, Request
+
+# --- topics ------------------------------------------------------------------------------------------------------------
+
+
+class TopicResult(Failure):
+    name: str
+    topic_id: str = ""
+
+
+class NewTopic(Message):
+    name: str
+    partitions: int
+    replication_factor: int
+    config: dict[str, str]
+    assignment: list[list[int]] | None = None
+    topic_id: str = ""
+    """The id that the topic shall have, a random uuid. Who asks again because the answer was lost is known by it."""
+
+
+class CreateTopicsResponse(Message):
+    topics: list[TopicResult]
+
+
+class CreateTopicsRequest(Request):
+    api = Api.CREATE_TOPICS
+    response = CreateTopicsResponse
+    topics: list[NewTopic]
+    timeout_ms: int
+    validate_only: bool = False
+
+
+class TopicToDelete(Message):
+    """By name, by id, or by both: then another topic of that name stays."""
+
+    name: str
+    topic_id: str = ""
+
+
+class DeleteTopicsResponse(Message):
+    topics: list[TopicResult]
+
+
+class DeleteTopicsRequest(Request):
+    api = Api.DELETE_TOPICS
+    response = DeleteTopicsResponse
+    topics: list[TopicToDelete]
+    timeout_ms: int
+
+
+class NewPartitions(Message):
+    name: str
+    count: int
+    """How many the topic shall have, with those that it has."""
+    assignment: list[list[int]] | None = None
+    """The replicas of the new ones."""
+
+
+class CreatePartitionsResponse(Message):
+    topics: list[TopicResult]
+
+
+class CreatePartitionsRequest(Request):
+    """Let topics have more partitions."""
+
+    api = Api.CREATE_PARTITIONS
+    response = CreatePartitionsResponse
+    topics: list[NewPartitions]
+    timeout_ms: int
+    validate_only: bool = False
+
+
+# --- settings ----------------------------------------------------------------------------------------------------------
+
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+"""Kafka's numbers for what has settings."""
+
+
+class ConfigResult(Failure):
+    resource_type: int
+    name: str
+
+
+class ConfigReplacement(Message):
+    resource_type: int
+    name: str
+    config: dict[str, str]
+
+
+class AlterConfigsResponse(Message):
+    resources: list[ConfigResult]
+
+
+class AlterConfigsRequest(Request):
+    """Replace all settings of these resources."""
+
+    api = Api.ALTER_CONFIGS
+    response = AlterConfigsResponse
+    resources: list[ConfigReplacement]
+    timeout_ms: int
+    validate_only: bool = False
+
+
+class ConfigOperation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(Message):
+    key: str
+    operation: int
+    value: str | None = None
+
+
+class ConfigAlteration(Message):
+    resource_type: int
+    name: str
+    changes: list[ConfigChange]
+
+
+class IncrementalAlterConfigsResponse(Message):
+    resources: list[ConfigResult]
+
+
+class IncrementalAlterConfigsRequest(Request):
+    """Change some settings of these resources and leave the others as they are."""
+
+    api = Api.INCREMENTAL_ALTER_CONFIGS
+    response = IncrementalAlterConfigsResponse
+    resources: list[ConfigAlteration]
+    timeout_ms: int
+    validate_only: bool = False
+
+
+# --- partitions --------------------------------------------------------------------------------------------------------
+
+
+class PartitionResult(Failure):
+    topic: str
+    partition: int
+
+
+class ElectionType(IntEnum):
+    PREFERRED = 0
+    """Give leadership back to the first replica of the assignment, where it is in sync."""
+    UNCLEAN = 1
+    """Where nobody leads, let whoever lives lead, and lose what only others have."""
+
+
+class ElectLeadersResponse(Message):
+    partitions: list[PartitionResult]
+    """If none were named: those where an election was needed."""
+
+
+class ElectLeadersRequest(Request):
+    """Elect leaders of these partitions, or of all."""
+
+    api = Api.ELECT_LEADERS
+    response = ElectLeadersResponse
+    election_type: int
+    partitions: list[PartitionName] | None
+    timeout_ms: int
+
+
+class Reassignment(Message):
+    topic: str
+    partition: int
+    replicas: list[int] | None
+    """The preferred leader first. None: call off what is under way, and go back."""
+
+
+class AlterPartitionReassignmentsResponse(Message):
+    partitions: list[PartitionResult]
+
+
+class AlterPartitionReassignmentsRequest(Request):
+    """Begin to move partitions to other brokers, or call that off."""
+
+    api = Api.ALTER_PARTITION_REASSIGNMENTS
+    response = AlterPartitionReassignmentsResponse
+    partitions: list[Reassignment]
+    timeout_ms: int
+
+
+class OngoingReassignment(Message):
+    topic: str
+    partition: int
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+
+class ListPartitionReassignmentsResponse(Message):
+    partitions: list[OngoingReassignment]
+
+
+class ListPartitionReassignmentsRequest(Request):
+    """Which partitions are being moved: of these, or of all."""
+
+    api = Api.LIST_PARTITION_REASSIGNMENTS
+    response = ListPartitionReassignmentsResponse
+    partitions: list[PartitionName] | None
+    timeout_ms: int
