@@ -3,6 +3,7 @@
 import base64
 import time
 import uuid
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -52,9 +53,12 @@ class AsyncAdmin:
     keep the others from being done.
     """
 
+    _closed = True  # until it is made
+
     def __init__(self, **options: Any) -> None:
         self._config = build(AdminConfig, options)
         self._cluster = Cluster(self._config)
+        self._closed = False
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "AsyncAdmin":
@@ -70,7 +74,13 @@ class AsyncAdmin:
         await self.close()
 
     async def close(self) -> None:
+        self._closed = True
         await self._cluster.close()
+
+    def __del__(self) -> None:
+        if not self._closed:
+            self._cluster.abandon()
+            warnings.warn("an AsyncAdmin that nobody has any more was not closed", ResourceWarning, 2, source=self)
 
     # --- topics ----------------------------------------------------------------------------------------------------------
 
