@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from ottla.client.admin import DEFAULT_TIMEOUT_S, AsyncAdmin, NewTopic
+from ottla.client.admin import DEFAULT_TIMEOUT_S, AsyncAdmin
+from ottla.client.admin_requests import NewTopic
 from ottla.client.loop_thread import shared_loop_thread
 from ottla.client.wanted import PartitionOutcomes, TopicOutcomes
-from ottla.wire.admin import OngoingReassignment
+from ottla.wire.admin import ConfigEntry, OngoingReassignment
 from ottla.wire.errors import OttlaError
 from ottla.wire.names import TopicPartition
 from ottla.wire.requests import MetadataResponse, TopicMetadata
@@ -115,6 +116,12 @@ class Admin:
         return self._thread.run(
             self._twin.incremental_alter_configs(changes, validate_only=validate_only, timeout=timeout)
         )
+
+    def describe_configs(
+        self, topics: Iterable[str], *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, list[ConfigEntry]]:
+        """All settings of topics, those that they leave to the broker too: key, value, and ``source`` (a ConfigSource)."""
+        return self._thread.run(self._twin.describe_configs(topics, timeout=timeout))
 
     def reassign(
         self, name: str, partition: int, replicas: Iterable[int], *, timeout: float = DEFAULT_TIMEOUT_S
