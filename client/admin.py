@@ -1,6 +1,7 @@
 """Topics, brokers and offsets: what an operator asks a cluster."""
 
 import time
+import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
@@ -42,9 +43,12 @@ class AsyncAdmin:
     keep the others from being done.
     """
 
+    _closed = True  # until it is made
+
     def __init__(self, **options: Any) -> None:
         self._config = build(AdminConfig, options)
         self._cluster = Cluster(self._config)
+        self._closed = False
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "AsyncAdmin":
@@ -60,7 +64,13 @@ class AsyncAdmin:
         await self.close()
 
     async def close(self) -> None:
+        self._closed = True
         await self._cluster.close()
+
+    def __del__(self) -> None:
+        if not self._closed:
+            self._cluster.abandon()
+            warnings.warn("an AsyncAdmin that nobody has any more was not closed", ResourceWarning, 2, source=self)
 
     # --- topics ----------------------------------------------------------------------------------------------------------
 

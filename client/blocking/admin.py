@@ -1,5 +1,6 @@
 """The blocking Admin."""
 
+import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
@@ -21,9 +22,12 @@ class Admin:
         admin.create_topic("orders", partitions=3)
     """
 
+    _closed = True  # until it is made
+
     def __init__(self, **options: Any) -> None:
         self._thread = shared_loop_thread()
         self._twin = self._thread.call(lambda: AsyncAdmin(**options))
+        self._closed = False
         self._thread.clients.add(self)
 
     @classmethod
@@ -39,7 +43,13 @@ class Admin:
     ) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        if not self._closed and not self._thread.lost:
+            self._thread.close_unowned(self._twin.close)
+            warnings.warn("an admin that nobody has any more was not closed", ResourceWarning, 2, source=self)
+
     def close(self) -> None:
+        self._closed = True
         if not self._thread.lost:
             self._thread.run(self._twin.close())
 
