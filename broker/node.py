@@ -219,7 +219,7 @@ class Node:
 
     async def _serve(self, parts: Parts) -> Server:
         membership, handshakes = parts.membership, Handshakes()
-        handlers = handlers_of(parts, handshakes)
+        handlers = handlers_of(parts, handshakes, self._config)
         dispatch = Dispatch(routes(handlers), self._metrics)
         server = Server(dispatch, self._config.limits(), self._turn, DIALECTS)
 

@@ -147,10 +147,10 @@ class Nemesis:
             return [*victims, *others]
         if fault.kind is Kind.BAD_ELECTION:
             part = view.partitions[fault.pick % len(view.partitions)]
-            heirs = [broker for broker in part.replicas if broker != part.leader and broker in part.isr]
-            if len(heirs) < 2:  # else nobody is left to lead
+            successors = [broker for broker in part.replicas if broker != part.leader and broker in part.isr]
+            if len(successors) < 2:  # else nobody is left to lead
                 raise _NotNow("too few are in sync")
-            return [*victims, *names(heirs[:1])]
+            return [*victims, *names(successors[:1])]
         return victims
 
     # --- doing -----------------------------------------------------------------------------------------------------------
@@ -237,14 +237,14 @@ class Nemesis:
         self._target.start(victim)
         return end
 
-    def _bad_election(self, partition: int, leader: str, heir: str) -> Undo:
+    def _bad_election(self, partition: int, leader: str, successor: str) -> Undo:
         topic = self._the_topic.name
-        self._target.spoil_epochs(heir, topic, partition)
+        self._target.spoil_epochs(successor, topic, partition)
         self._target.kill(leader)
 
         def end() -> None:
-            self._target.mend_epochs(heir, topic, partition)
-            self._restart(heir)
+            self._target.mend_epochs(successor, topic, partition)
+            self._restart(successor)
             self._target.start(leader)
 
         return end

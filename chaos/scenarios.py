@@ -224,7 +224,7 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         _one(
             "bad-election",
-            "a leader dies, and the disk of its heir fails as it is elected",
+            "a leader dies, and the disk of its successor fails as it is elected",
             Fault(Kind.BAD_ELECTION, Role.LEADER),
         ),
         Scenario(

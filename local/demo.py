@@ -129,8 +129,10 @@ def survive_a_killed_leader(story: Story, cluster: LocalCluster) -> None:
         killer.start()
         acked, longest_s = storm(cluster.bootstrap, 2 * STORM_S)
         killer.join()
-        heir = admin.describe_topic("storm").partitions[0].leader
-        story.claim(heir != leader, f"killed broker {leader} in the middle: broker {heir} leads partition 0 now")
+        successor = admin.describe_topic("storm").partitions[0].leader
+        story.claim(
+            successor != leader, f"killed broker {leader} in the middle: broker {successor} leads partition 0 now"
+        )
         story.claim(
             longest_s < WAIT_S, f"the longest that a write had to wait for its acknowledgement: {longest_s:.2f} s"
         )

@@ -48,7 +48,8 @@ class PartitionState(Message):
     version: int
     """Of the state's znode: which of two decisions is the later one."""
     controller_epoch: int
-    eligible: list[int]
+    elr: list[int]
+    """Eligible leader replicas: not in sync, but they have all that is committed."""
     lost: tuple[int, ...] = ()
     """Replicas that came back without their records, for want of which nobody leads."""
 

@@ -53,7 +53,7 @@ class IsrLoop:
 
     def partition_changed(self, partition: Partition) -> None:
         """Its role or its settings are not what they were: perhaps some are eligible who should be so no more."""
-        if partition.leading is not None and partition.leading.eligible_outlived(partition.min_insync):
+        if partition.leading is not None and partition.leading.elr_outlived(partition.min_insync):
             self.may_have_caught_up(partition)
 
     async def _run(self) -> None:
@@ -83,8 +83,8 @@ class IsrLoop:
             leading = partition.leading
             if leading is None:
                 continue
-            if leading.eligible_outlived(partition.min_insync):
-                asked.append((partition, leading, leading.ask_to_forget_eligible()))
+            if leading.elr_outlived(partition.min_insync):
+                asked.append((partition, leading, leading.ask_to_clear_elr()))
                 continue
             for replica in leading.followers:
                 if leading.may_join(replica, partition.high_watermark):
@@ -125,7 +125,7 @@ class IsrLoop:
         if change.joining is not None:
             epochs[change.joining] = change.joining_epoch  # Invariant [I6]: only the life that fetched may join
         state = PartitionStateZnode(
-            identity.broker_id, leading.leader_epoch, partition.controller_epoch, change.members, change.eligible
+            identity.broker_id, leading.leader_epoch, partition.controller_epoch, change.members, change.elr
         )
         try:
             version = await write_isr(
@@ -138,7 +138,7 @@ class IsrLoop:
                 leading.life_is_over(change)
             self._unsettled[partition.where] = partition
             return
-        self._settled(partition, leading, Isr(change.members, version, change.eligible))
+        self._settled(partition, leading, Isr(change.members, version, change.elr))
 
     def _settled(self, partition: Partition, leading: LeaderState, isr: Isr) -> None:
         if partition.leading is not leading or isr.version < leading.isr.version:

@@ -121,7 +121,7 @@ class Partition:
         self.version, self.replicas = state.version, state.replicas
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
         self.controller_epoch = state.controller_epoch
-        isr = Isr(tuple(state.isr), state.version, tuple(state.eligible))
+        isr = Isr(tuple(state.isr), state.version, tuple(state.elr))
         if state.leader != self._broker_id:
             self.leading = None
         elif self.leading is None or new_epoch:

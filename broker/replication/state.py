@@ -15,15 +15,16 @@ class Isr(NamedTuple):
 
     members: tuple[int, ...]
     version: int
-    eligible: tuple[int, ...] = ()
-    """Replicas that left while fewer than min.insync.replicas remained: they still have all that is committed [I13]."""
+    elr: tuple[int, ...] = ()
+    """Eligible leader replicas (KIP-966): they left while fewer than min.insync.replicas remained, and still have all that is
+    committed [I13]."""
 
 
 class Change(NamedTuple):
     """A change of the ISR that was asked for and whose fate may be unknown."""
 
     members: tuple[int, ...]
-    eligible: tuple[int, ...]
+    elr: tuple[int, ...]
     joining: int | None
     """The follower that joins; None if some leave, or if only those that were eligible are so no more."""
     joining_epoch: int = UNKNOWN
@@ -113,31 +114,31 @@ class LeaderState:
         """Begin to let a follower in: it counts from now on, though ZooKeeper does not know yet [I2]."""
         assert self.change is None, "one change at a time"
         members = (*self.isr.members, replica)
-        eligible: tuple[int, ...] = ()
+        elr: tuple[int, ...] = ()
         if len(members) < min_insync:  # with enough members more is committed, which those that left do not have [I13]
-            eligible = tuple(broker for broker in self.isr.eligible if broker != replica)
-        self.change = Change(members, eligible, replica, self.followers[replica].broker_epoch)
+            elr = tuple(broker for broker in self.isr.elr if broker != replica)
+        self.change = Change(members, elr, replica, self.followers[replica].broker_epoch)
         return self.change
 
     def ask_to_leave(self, laggards: frozenset[int], min_insync: int) -> Change:
         """Begin to throw followers out: they count until ZooKeeper has confirmed it [I2]."""
         assert self.change is None, "one change at a time"
         members = tuple(broker for broker in self.isr.members if broker not in laggards)
-        eligible: tuple[int, ...] = ()
+        elr: tuple[int, ...] = ()
         if len(members) < min_insync:
-            eligible = tuple(sorted({*self.isr.eligible, *laggards}))
-        self.change = Change(members, eligible, None)
+            elr = tuple(sorted({*self.isr.elr, *laggards}))
+        self.change = Change(members, elr, None)
         self._must_fetch_first(laggards)
         return self.change
 
-    def eligible_outlived(self, min_insync: int) -> bool:
+    def elr_outlived(self, min_insync: int) -> bool:
         """Whether enough are in sync to commit, though replicas that lack what is committed from now on are eligible.
 
         So it is where min.insync.replicas was lowered, or where the controller took it for more than this leader does.
         """
-        return self.change is None and bool(self.isr.eligible) and len(self.isr.members) >= min_insync
+        return self.change is None and bool(self.isr.elr) and len(self.isr.members) >= min_insync
 
-    def ask_to_forget_eligible(self) -> Change:
+    def ask_to_clear_elr(self) -> Change:
         """Begin to let nobody outside of the ISR be eligible; nothing is committed until ZooKeeper has confirmed it [I13]."""
         assert self.change is None, "one change at a time"
         self.change = Change(self.isr.members, (), None)
@@ -170,7 +171,7 @@ class LeaderState:
         While fewer than ``min_insync`` are in sync it does not move at all, so those that left have all that is committed;
         nor while ZooKeeper may still call some of them eligible, whatever ``min_insync`` is by now [I13].
         """
-        if len(self.isr.members) < min_insync or self.isr.eligible:
+        if len(self.isr.members) < min_insync or self.isr.elr:
             return high_watermark
         end = local_end
         for replica in self.effective_isr:

@@ -23,8 +23,9 @@ from ottla.broker.storage.incoming import (
 from ottla.broker.storage.log_config import LOG_APPEND_TIME, LogConfig
 from ottla.broker.storage.log_loading import LoadedLog, Precautions, last_batches, load_log
 from ottla.broker.storage.partition_folder import claim_folder
+from ottla.broker.storage.producers.decision import Sent
 from ottla.broker.storage.producers.snapshot import forget_producers, save_producers
-from ottla.broker.storage.producers.states import ProducerStates, Sent
+from ottla.broker.storage.producers.states import ProducerStates
 from ottla.broker.storage.retention import Limits, SegmentAge, expired
 from ottla.broker.storage.segments.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, BatchPlace
 from ottla.broker.storage.segments.segment_files import DELETED_SUFFIX

@@ -111,20 +111,20 @@ def test_a7_last_replica_standing_that_lost_its_tail_does_not_lead_before_one_th
     with Workload(cluster, topic) as load:
         load.wait_for_acks(1000)
         last = leader_of(admin, topic)
-        first_gone, heir = (broker for broker in cluster.brokers if broker != last)
+        first_gone, successor = (broker for broker in cluster.brokers if broker != last)
         cluster.kill(first_gone)
         wait_until(lambda: first_gone not in in_sync(admin, topic)[0], WAIT_S)
         load.wait_for_acks(300)
-        cluster.kill(heir)
+        cluster.kill(successor)
         wait_until(lambda: in_sync(admin, topic)[0] == [last], WAIT_S)
-        assert heir in partition_state(cluster, topic).state.elr
+        assert successor in partition_state(cluster, topic).state.elr
         cluster.kill(last)
         assert lose_power(cluster, last, topic) > 0
         cluster.start(last)
         wait_until(lambda: last not in partition_state(cluster, topic).state.isr, WAIT_S)
         assert partition_state(cluster, topic).state.leader == NO_LEADER, "nobody knows what it has lost"
-        cluster.start(heir)
-        wait_until(lambda: leader_of(admin, topic) == heir, WAIT_S)
+        cluster.start(successor)
+        wait_until(lambda: leader_of(admin, topic) == successor, WAIT_S)
         cluster.start(first_gone)
         load.wait_for_acks(300)
     load.check()

@@ -93,7 +93,7 @@ class ControllerSteps:
         for change in dict.fromkeys(change for change in decided if change is not None):
             if any(s.registered[b].epoch != epoch for b, epoch in change.lives):
                 continue  # the multi checks that the new leader is still in the life that was seen
-            zk = Zk(change.leader, s.zk.epoch + 1, change.isr, s.zk.version + 1, change.eligible, change.lost)
+            zk = Zk(change.leader, s.zk.epoch + 1, change.isr, s.zk.version + 1, change.elr, change.lost)
             zk = zk._replace(assignment=s.zk.assignment)
             zk = zk._replace(assignment=counted(zk, s.seen))
             live = [b for b in REPLICAS if s.seen[b] and b in zk.assignment.replicas]

@@ -36,7 +36,7 @@ class MoveSteps:
             assignment = begun_move(s.zk, s.seen, target, forgets_movers="secondMove" in self.off)
             if assignment is None or not all(s.seen[b] for b in target):
                 continue
-            zk = Zk(s.zk.leader, s.zk.epoch + 1, s.zk.isr, s.zk.version + 1, s.zk.eligible, (), assignment)
+            zk = Zk(s.zk.leader, s.zk.epoch + 1, s.zk.isr, s.zk.version + 1, s.zk.elr, (), assignment)
             after = self._told(s._replace(zk=zk, moves=s.moves + 1), self._holders(s, assignment))
             yield f"the partition is to go to {list(target)}: epoch {zk.epoch}, on {list(assignment.replicas)}", after
 

@@ -57,8 +57,8 @@ class Protocol(ControllerSteps, MoveSteps):
     def first(self) -> State:
         """Broker 0 leads in epoch 1, all are in sync, nothing is written."""
         first = self.bounds.replicas
-        zk = Zk(0, 1, self.bounds.isr, 0, self.bounds.eligible, (), Assignment(first, (), (), first))
-        leading = Leading(0, zk.isr, zk.eligible, 0, None, ((-1, -1),) * len(REPLICAS), first)
+        zk = Zk(0, 1, self.bounds.isr, 0, self.bounds.elr, (), Assignment(first, (), (), first))
+        leading = Leading(0, zk.isr, zk.elr, 0, None, ((-1, -1),) * len(REPLICAS), first)
         brokers = tuple(Broker(1, 0, 1, (), (), 0, None) for _ in REPLICAS)
         brokers = (brokers[0]._replace(leading=leading, cache=((1, 0),)), *brokers[1:])
         registered = (Registration(1, True),) * 3
@@ -106,7 +106,7 @@ class Protocol(ControllerSteps, MoveSteps):
             if "shrinkBeforeCas" in self.off and leading.change.joining is None:
                 acting = leading._replace(isr=leading.change.members, change=None)
         if "outlivedEligible" in self.off:
-            acting = acting._replace(eligible=())
+            acting = acting._replace(elr=())
         state = leader_state(b, broker.epoch, acting)
         end = state.committed_end(len(broker.log), self._min_insync(s, b), broker.high_watermark)
         acked = s.acked
@@ -269,7 +269,7 @@ class Protocol(ControllerSteps, MoveSteps):
             cache = cache_assign(told.cache, zk.epoch, len(told.log))
             nobody = ((-1, -1),) * len(REPLICAS)
             replicas = zk.assignment.counted
-            leading = Leading(len(told.log), zk.isr, zk.eligible, zk.version, None, nobody, replicas)
+            leading = Leading(len(told.log), zk.isr, zk.elr, zk.version, None, nobody, replicas)
             if b in s.failed or s.failures < self.bounds.failures:
                 broken = s._replace(failed=s.failed | {b}, failures=s.failures + (b not in s.failed))
                 yield (
@@ -300,7 +300,7 @@ class Protocol(ControllerSteps, MoveSteps):
             return  # the second: such a write is refused, and until then it only counts more replicas
         s = s._replace(changes=s.changes + 1)
         min_insync = self._min_insync(s, b)
-        if leader_state(b, broker.epoch, leading).eligible_outlived(min_insync):
+        if leader_state(b, broker.epoch, leading).elr_outlived(min_insync):
             asked = with_change(b, broker.epoch, leading, min_insync=min_insync)
             yield f"broker {b} asks that none be eligible", self._advanced(s, b, broker._replace(leading=asked))
         for f in leading.replicas:
@@ -318,7 +318,7 @@ class Protocol(ControllerSteps, MoveSteps):
     def _settle(self, s: State, b: int, broker: Broker, leading: Leading, change: Pending) -> Iterator[Step]:
         possible = change.in_flight and s.zk.version == leading.version and self._lives_hold(s, b, broker, change)
         if possible:
-            zk = Zk(b, broker.epoch, change.members, s.zk.version + 1, change.eligible, (), s.zk.assignment)
+            zk = Zk(b, broker.epoch, change.members, s.zk.version + 1, change.elr, (), s.zk.assignment)
             zk = zk._replace(assignment=counted(zk, s.seen))
             landed = broker._replace(leading=leading._replace(change=change._replace(in_flight=False)))
             after = self._with(s._replace(zk=zk, suspect=s.suspect & zk.holders, lost=s.lost & zk.holders), b, landed)

@@ -77,7 +77,7 @@ def after_fetch(broker: int, epoch: int, leading: Leading, fetch: StaleFetch) ->
 
 
 def _leader_state(broker: int, epoch: int, leading: Leading) -> LeaderState:
-    isr = Isr(leading.isr, leading.version, leading.eligible)
+    isr = Isr(leading.isr, leading.version, leading.elr)
     state = LeaderState(broker, epoch, leading.start, range(len(leading.followers)), isr, 0.0)
     for replica, (end, broker_epoch) in enumerate(leading.followers):
         if replica != broker and end >= 0:
@@ -102,11 +102,11 @@ def with_change(
     if joining is not None:
         change = state.ask_to_join(joining, min_insync)
     elif leaving is None:
-        change = state.ask_to_forget_eligible()
+        change = state.ask_to_clear_elr()
     else:
         change = state.ask_to_leave(frozenset({leaving}), min_insync)
     members = tuple(sorted(change.members))
-    return leading._replace(change=Pending(members, change.eligible, change.joining, change.joining_epoch, True))
+    return leading._replace(change=Pending(members, change.elr, change.joining, change.joining_epoch, True))
 
 
 class Decision(NamedTuple):
@@ -114,7 +114,7 @@ class Decision(NamedTuple):
 
     leader: int
     isr: tuple[int, ...]
-    eligible: tuple[int, ...]
+    elr: tuple[int, ...]
     lost: tuple[int, ...]
     lives: tuple[tuple[int, int], ...]
 
@@ -142,7 +142,7 @@ def _controller(
         for b, epoch in enumerate(seen)
         if epoch
     }
-    state = PartitionStateZnode(zk.leader, zk.epoch, 1, zk.isr, zk.eligible, lost=zk.lost)
+    state = PartitionStateZnode(zk.leader, zk.epoch, 1, zk.isr, zk.elr, lost=zk.lost)
     topic = TopicZnode({0: replicas}, "id", {0: adding}, {0: removing})
     loaded = LoadedTopic(WHERE.topic, topic, 0, {}, {0: VersionedState(state, zk.version)})
     return controller, controller.loaded(brokers, [loaded], [])
@@ -181,7 +181,7 @@ def counted(zk: Zk, seen: tuple[int, ...]) -> Assignment:
     """The same assignment, with those that count by what stands in ZooKeeper now."""
     controller = ControllerState(9, 1)
     replicas, adding, removing, _ = zk.assignment
-    state = VersionedState(PartitionStateZnode(zk.leader, zk.epoch, 1, zk.isr, zk.eligible), zk.version)
+    state = VersionedState(PartitionStateZnode(zk.leader, zk.epoch, 1, zk.isr, zk.elr), zk.version)
     topic = TopicZnode({0: replicas}, "id", {0: adding}, {0: removing})
     controller.topic_created(LoadedTopic(WHERE.topic, topic, 0, {}, {0: state}))
     return _assignment(controller)

@@ -19,7 +19,7 @@ class Bounds(NamedTuple):
     min_insync: int = 1
     isr: tuple[int, ...] = (0, 1, 2)
     """Who is in sync in the beginning."""
-    eligible: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
     lowered: bool = False
     """Whether min.insync.replicas becomes 1 on the way: each broker, and the controller, hears of it when it hears of it."""
     wipes: int = 0
@@ -46,14 +46,14 @@ class Zk(NamedTuple):
     epoch: int
     isr: tuple[int, ...]
     version: int
-    eligible: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
     assignment: Assignment = Assignment()
 
     @property
     def holders(self) -> frozenset[int]:
         """Who is known to have all that is committed."""
-        return frozenset((*self.isr, *self.eligible))
+        return frozenset((*self.isr, *self.elr))
 
 
 class Registration(NamedTuple):
@@ -67,7 +67,7 @@ class Pending(NamedTuple):
     """A change of the ISR that a leader asked for; ``in_flight`` until ZooKeeper has taken it."""
 
     members: tuple[int, ...]
-    eligible: tuple[int, ...]
+    elr: tuple[int, ...]
     joining: int | None
     joining_epoch: int
     in_flight: bool
@@ -76,7 +76,7 @@ class Pending(NamedTuple):
 class Leading(NamedTuple):
     start: int
     isr: tuple[int, ...]
-    eligible: tuple[int, ...]
+    elr: tuple[int, ...]
     version: int
     change: Pending | None
     followers: tuple[tuple[int, int], ...]
@@ -169,4 +169,4 @@ def put(values: tuple[Any, ...], place: int, value: Any) -> tuple[Any, ...]:
 
 def settled(leading: Leading, zk: Zk) -> Leading:
     """A leader that knows what stands in ZooKeeper."""
-    return leading._replace(isr=zk.isr, eligible=zk.eligible, version=zk.version, change=None)
+    return leading._replace(isr=zk.isr, elr=zk.elr, version=zk.version, change=None)

@@ -48,10 +48,10 @@ def _take_any_folder_for_whole() -> None:
     DataTrust.judge = lambda self, known: DataState.WHOLE  # type: ignore[method-assign]
 
 
-def _commit_beside_eligible() -> None:
+def _commit_beside_elr() -> None:
     """Where min.insync.replicas was lowered, a leader commits though ZooKeeper calls others eligible that lack the records."""
-    cut_out(LeaderState, "committed_end", " or self.isr.eligible")
-    LeaderState.eligible_outlived = lambda self, min_insync: False  # type: ignore[method-assign]
+    cut_out(LeaderState, "committed_end", " or self.isr.elr")
+    LeaderState.elr_outlived = lambda self, min_insync: False  # type: ignore[method-assign]
 
 
 LAG_FROM_S, LAG_TO_S = 2.0, 5.0
@@ -82,7 +82,7 @@ MECHANISMS: dict[str, Callable[[], None]] = {
     "waiting for followers": _commit_without_followers,
     "deduplication": _store_repeats,
     "data stamps": _take_any_folder_for_whole,
-    "forgetting who was eligible": _commit_beside_eligible,
+    "forgetting who was eligible": _commit_beside_elr,
     "metadata in time": _lag_behind,
 }
 

@@ -7,14 +7,14 @@ from ottla.wire.names import NO_LEADER
 
 
 class Leadership(NamedTuple):
-    """A leader, the replicas that are in sync with it, and those that left the ISR with all that is committed.
+    """A leader, the replicas that are in sync with it, and those that left the ISR with all that is committed (``elr``).
 
     ``lost``: members of the ISR that came back without their records. They are named where nobody leads because of it.
     """
 
     leader: int
     isr: tuple[int, ...]
-    eligible: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
 
 
@@ -23,7 +23,7 @@ def elect(
     isr: Collection[int],
     live: Collection[int],
     *,
-    eligible: Collection[int] = (),
+    elr: Collection[int] = (),
     min_insync: int = 1,
     unclean: bool = False,
 ) -> Leadership:
@@ -32,14 +32,14 @@ def elect(
     Invariant [I13]: the ISR never becomes empty. Where no member lives it stays as it is and remembers who must come back.
     """
     leader = first(replicas, isr, live)
-    if leader == NO_LEADER and (heir := first(replicas, eligible, live)) != NO_LEADER:
-        return Leadership(heir, (heir,), tuple(broker for broker in eligible if broker != heir))
+    if leader == NO_LEADER and (successor := first(replicas, elr, live)) != NO_LEADER:
+        return Leadership(successor, (successor,), tuple(broker for broker in elr if broker != successor))
     if leader == NO_LEADER and unclean and (anybody := first(replicas, replicas, live)) != NO_LEADER:
         return Leadership(anybody, (anybody,))
     still = tuple(broker for broker in isr if broker in live) or tuple(isr)
     # While fewer than min.insync.replicas are in sync nothing is committed any more, so those that leave now have all
     # that ever was (KIP-966).
-    left = {*eligible, *isr} - set(still) if len(still) < min_insync else set()
+    left = {*elr, *isr} - set(still) if len(still) < min_insync else set()
     return Leadership(leader, still, tuple(broker for broker in replicas if broker in left))
 
 

@@ -125,18 +125,18 @@ class Leaders:
         state = topic.states[where.partition].state
         lost = self.lost.get(where, set())
         doubted = lost | self.distrusted.get(where, set())
-        heirs, isr = _but(state.elr, doubted), _but(state.isr, doubted)
-        if not isr and heirs and not any(broker in able for broker in heirs):
+        elr, isr = _but(state.elr, doubted), _but(state.isr, doubted)
+        if not isr and elr and not any(broker in able for broker in elr):
             # All that counts is with those that are gone: they are waited for, and who lacks records counts no more.
-            return Leadership(NO_LEADER, heirs[:1], heirs[1:])
-        if not isr and not heirs:
+            return Leadership(NO_LEADER, elr[:1], elr[1:])
+        if not isr and not elr:
             # A replica that lost its tail is still better than none; one that lost its log would have all others lose theirs.
             isr = _but(state.isr, lost) or _but(state.elr, lost)
         decided = elect(
             _best_first(topic.replicas[where.partition], lost),
             isr,
             able,
-            eligible=heirs,
+            elr=elr,
             min_insync=topic.min_insync(self._default_min_insync),
             unclean=topic.unclean_election,
         )
@@ -145,7 +145,7 @@ class Leaders:
         asked_to_go = state.leader in self.leaving or state.leader in self._failed.get(where, ())
         if decided.leader == NO_LEADER and asked_to_go and state.leader in isr:
             # It leaves, or its disk failed, but nobody else can lead: it stays. What it has can still be read.
-            return Leadership(state.leader, isr, heirs)
+            return Leadership(state.leader, isr, elr)
         return decided
 
     def unclean(self, wanted: Iterable[TopicPartition] | None = None) -> list[Action]:
@@ -209,7 +209,7 @@ class Leaders:
             known.state.leader_epoch + 1,
             self._epoch,
             decided.isr,
-            decided.eligible,
+            decided.elr,
             lost=decided.lost,
         )
         brokers = self._cluster.brokers

@@ -127,7 +127,7 @@ def _topic_weight(topic: TopicConfig) -> int:
 
 
 def _state_weight(state: PartitionState) -> int:
-    numbers = len(state.replicas) + len(state.isr) + len(state.eligible)
+    numbers = len(state.replicas) + len(state.isr) + len(state.elr)
     return STRUCT_BYTES + len(state.topic) + len(state.topic_id) + NUMBER_BYTES * numbers
 
 

@@ -65,24 +65,24 @@ class ReplicationScript:
     def do_min(self, command: Command) -> list[str]:
         """min <min.insync.replicas>: it is changed."""
         self.min_insync = int(command.words[0])
-        outlived = self.state.eligible_outlived(self.min_insync)
+        outlived = self.state.elr_outlived(self.min_insync)
         return [*self._watermark(), *(["those that are eligible must be forgotten"] if outlived else [])]
 
     def do_forget(self, command: Command) -> list[str]:
-        return self._asked(self.state.ask_to_forget_eligible())
+        return self._asked(self.state.ask_to_clear_elr())
 
     def do_settled(self, command: Command) -> list[str]:
         """settled [isr=] [elr=]: ZooKeeper's truth is known; without an ISR, the change took effect."""
         change = self.state.change
         members = command.numbers("isr") or (change.members if change is not None else ())
-        eligible = command.numbers("elr") or (change.eligible if change is not None else ())
-        self.state.settled(Isr(members, self.state.isr.version + 1, eligible))
+        elr = command.numbers("elr") or (change.elr if change is not None else ())
+        self.state.settled(Isr(members, self.state.isr.version + 1, elr))
         return self._watermark()
 
     def _asked(self, change: Change) -> list[str]:
         life = f" of life {change.joining_epoch}" if change.joining is not None else ""
-        eligible = f" eligible {listed(change.eligible)}" if change.eligible else ""
-        return [f"asks for isr {listed(change.members)}{eligible}{life}", *self._watermark()]
+        elr = f" elr {listed(change.elr)}" if change.elr else ""
+        return [f"asks for isr {listed(change.members)}{elr}{life}", *self._watermark()]
 
     def _watermark(self) -> list[str]:
         before = self.high_watermark

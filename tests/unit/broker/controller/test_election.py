@@ -30,11 +30,11 @@ def test_those_that_leave_too_few_behind_stay_eligible():
 
 
 def test_those_that_leave_enough_behind_are_not_eligible():
-    assert elect([1, 2, 3], isr=(1, 2, 3), live={2, 3}, min_insync=2).eligible == ()
+    assert elect([1, 2, 3], isr=(1, 2, 3), live={2, 3}, min_insync=2).elr == ()
 
 
 def test_an_eligible_replica_leads_when_the_isr_is_dead():
-    assert elect([1, 2, 3], isr=(1,), live={3, 2}, eligible=(3, 2), min_insync=2) == Leadership(2, (2,), (3,))
+    assert elect([1, 2, 3], isr=(1,), live={3, 2}, elr=(3, 2), min_insync=2) == Leadership(2, (2,), (3,))
 
 
 def test_anybody_leads_where_unclean_election_is_allowed_and_alone():
@@ -42,15 +42,15 @@ def test_anybody_leads_where_unclean_election_is_allowed_and_alone():
 
 
 @given(st.permutations([1, 2, 3, 4]), brokers, brokers, brokers, st.integers(1, 3), st.booleans())
-def test_no_election_empties_the_isr_or_lets_a_stranger_lead(replicas, isr, live, eligible, min_insync, unclean):
+def test_no_election_empties_the_isr_or_lets_a_stranger_lead(replicas, isr, live, elr, min_insync, unclean):
     known = tuple(broker for broker in replicas if broker in isr) or (replicas[0],)
-    heirs = tuple(broker for broker in replicas if broker in eligible and broker not in known)
-    found = elect(replicas, known, live, eligible=heirs, min_insync=min_insync, unclean=unclean)
+    elr = tuple(broker for broker in replicas if broker in elr and broker not in known)
+    found = elect(replicas, known, live, elr=elr, min_insync=min_insync, unclean=unclean)
     assert found.isr
-    assert not set(found.isr) & set(found.eligible)
+    assert not set(found.isr) & set(found.elr)
     if found.leader != NO_LEADER:
         assert found.leader in live
         assert found.leader in found.isr
-        assert unclean or found.leader in {*known, *heirs}
+        assert unclean or found.leader in {*known, *elr}
     else:
         assert not live & set(known)

@@ -1,59 +1,59 @@
-"""What a partition says to a batch of an idempotent producer."""
+"""What a partition remembers of its idempotent producers; what it decides by that stands in test_decision.py."""
 
 import random
 
 import pytest
 
-from ottla.broker.storage.producers.states import WINDOW, ProducerStates
+from ottla.broker.storage.producers import states as states_module
+from ottla.broker.storage.producers.states import ProducerStates
 from ottla.wire.batch import BatchHeader, build_batch, read_header
-from ottla.wire.errors import DuplicateSequenceNumber, InvalidProducerEpoch, OttlaError, OutOfOrderSequenceNumber
-from ottla.wire.errors import UnknownProducerId as Unknown
+from ottla.wire.errors import DuplicateSequenceNumber, OttlaError, OutOfOrderSequenceNumber
 
 PRODUCER = 7
 
 
-def header(sequence: int, count: int = 1, epoch: int = 0) -> BatchHeader:
+def header(sequence: int, producer: int = PRODUCER) -> BatchHeader:
     batch = build_batch(
-        b"", magic=2, attributes=0, count=count, first_timestamp=0, max_timestamp=0,
-        producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence,
+        b"", magic=2, attributes=0, count=1, first_timestamp=0, max_timestamp=0,
+        producer_id=producer, producer_epoch=0, base_sequence=sequence,
     )  # fmt: skip
     return read_header(batch, 0)
 
 
-def stored(*sequences: int, epoch: int = 0) -> ProducerStates:
+def stored(*sequences: int) -> ProducerStates:
     states = ProducerStates()
     for offset, sequence in enumerate(sequences):
-        states.note(header(sequence, epoch=epoch), offset)
+        states.note(header(sequence), offset)
     return states
 
 
-@pytest.mark.parametrize(
-    ("states", "sequence", "forgotten", "error"),
-    [
-        (stored(), 1, False, OutOfOrderSequenceNumber),
-        (stored(), 1, True, Unknown),
-        (stored(0), 2, False, OutOfOrderSequenceNumber),
-        (stored(0), 2, True, OutOfOrderSequenceNumber),
-        (stored(*range(WINDOW + 2)), 0, False, DuplicateSequenceNumber),
-        (stored(0, epoch=1), 1, False, InvalidProducerEpoch),
-    ],
-    ids=["begins late", "begins late, may be known", "gap", "gap, known", "long ago", "old epoch"],
-)
-def test_batch_that_is_neither_the_next_nor_a_known_one_is_refused(
-    states: ProducerStates, sequence: int, forgotten: bool, error: type[OttlaError]
-) -> None:
-    with pytest.raises(error):
-        states.check(header(sequence), may_have_forgotten=forgotten)
+def test_each_producer_is_known_by_itself_and_the_silent_ones_are_forgotten_first(monkeypatch) -> None:
+    monkeypatch.setattr(states_module, "PRODUCERS_MAX", 2)
+    states = stored(0)
+    states.note(header(0, producer=8), 1)
+    states.note(header(1), 2)
+    states.note(header(0, producer=9), 3)
+    assert [producer for producer, _, _ in states.dump()] == [PRODUCER, 9]
+    assert states.check(header(2), may_have_forgotten=False) is None
+    with pytest.raises(OutOfOrderSequenceNumber):
+        states.check(header(1, producer=8), may_have_forgotten=False)
 
 
-@pytest.mark.parametrize("forgotten", [False, True])
-def test_next_batch_is_taken_and_a_known_one_told_where_it_is(forgotten: bool) -> None:
-    assert ProducerStates().check(header(0), may_have_forgotten=forgotten) is None
+def test_what_is_cut_is_forgotten_and_whose_earlier_batches_must_be_looked_for_is_told() -> None:
     states = stored(0, 1, 2)
-    assert states.check(header(3), may_have_forgotten=forgotten) is None
-    again = states.check(header(1), may_have_forgotten=forgotten)
-    assert again is not None
-    assert again.first_offset == 1
+    states.note(header(5, producer=8), 3)
+    assert states.truncate(4) == set()
+    assert states.truncate(2) == {8}
+    assert states.dump() == stored(0, 1).dump()
+    assert states.truncate(0) == set()
+    assert states.dump() == []
+
+
+def test_what_is_dumped_is_restored() -> None:
+    states, restored = stored(*range(60)), ProducerStates()
+    restored.restore(states.dump())
+    assert restored.dump() == states.dump()
+    assert restored.check(header(60), may_have_forgotten=False) is None
 
 
 @pytest.mark.parametrize("seed", range(200))
