@@ -65,7 +65,7 @@ class TopicHandlers:
         async def delete_all() -> Reply:
             asked = asked_by(incoming, request.timeout_ms)
             topics = request.topics
-            outcomes = await each(topics, lambda topic: topic.name or topic.topic_id, delete, asked, at_once=True)
+            outcomes = await each(topics, lambda topic: topic.name or topic.topic_id, delete, asked, at_once=TOPICS_MAX)
             return Reply(
                 DeleteTopicsResponse(
                     [
