@@ -1,21 +1,21 @@
 """The handlers of all requests, each given the parts that it needs."""
 
 from ottla import __version__
-from ottla.broker.api.configs import ConfigHandlers
 from ottla.broker.api.control import ControlHandlers
+from ottla.broker.api.controller.configs import ConfigHandlers
+from ottla.broker.api.controller.leadership import LeadershipHandlers
+from ottla.broker.api.controller.topics import TopicHandlers
 from ottla.broker.api.describe_configs import DescribeConfigsHandler, broker_defaults
 from ottla.broker.api.fetch import FetchHandler
 from ottla.broker.api.group_admin import GroupAdminHandlers
 from ottla.broker.api.group_offsets import GroupOffsetHandlers
 from ottla.broker.api.groups import GroupHandlers
-from ottla.broker.api.leadership import LeadershipHandlers
 from ottla.broker.api.metadata import ApiVersionsHandler, MetadataHandler
 from ottla.broker.api.offsets import ListOffsetsHandler
 from ottla.broker.api.produce import ProduceHandler
 from ottla.broker.api.producer_ids import InitProducerIdHandler
 from ottla.broker.api.replica_fetch import ReplicaFetchHandler
 from ottla.broker.api.routes import Handlers
-from ottla.broker.api.topics import TopicHandlers
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.claims import ControllerClaims
 from ottla.broker.data_folders import log_defaults

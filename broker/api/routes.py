@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from ottla.broker.api.configs import ConfigHandlers
 from ottla.broker.api.control import ControlHandlers
+from ottla.broker.api.controller.configs import ConfigHandlers
+from ottla.broker.api.controller.leadership import LeadershipHandlers
+from ottla.broker.api.controller.topics import TopicHandlers
 from ottla.broker.api.dispatch import ApiHandler, Route
 from ottla.broker.api.group_admin import GroupAdminHandlers
 from ottla.broker.api.group_offsets import GroupOffsetHandlers
 from ottla.broker.api.groups import GroupHandlers
-from ottla.broker.api.leadership import LeadershipHandlers
-from ottla.broker.api.topics import TopicHandlers
 from ottla.broker.api.who_may import (
     brokers,
     consumers_and_the_replica_itself,

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ottla.broker.api.each import Outcome, each
+from ottla.broker.api.controller.each import Outcome, each
 from ottla.broker.controller.api import Asked
 from ottla.wire.errors import InvalidRequest, InvalidTopic, RequestTimedOut
 

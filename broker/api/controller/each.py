@@ -16,6 +16,8 @@ ITEMS_MAX = 10_000
 AT_ONCE = 16
 """The controller does one after the other; meanwhile brokers hear of those before. No more, for others wait for it too."""
 TIMEOUT_MAX_S = 120.0
+CLIENT_ID_TOLD = 64
+"""Characters: what a client calls itself comes into the log."""
 
 Controller = Callable[[], ControllerApi | None]
 """Gives the controller if it is on this broker."""
@@ -36,7 +38,7 @@ def present(controller: Controller) -> ControllerApi:
 
 
 def asked_by(incoming: IncomingRequest, timeout_ms: int) -> Asked:
-    return Asked(f"client {incoming.client_id!r}", min(max(timeout_ms, 1) / 1000, TIMEOUT_MAX_S))
+    return Asked(f"client {incoming.client_id[:CLIENT_ID_TOLD]!r}", min(max(timeout_ms, 1) / 1000, TIMEOUT_MAX_S))
 
 
 def check_count(items: Sequence[object], limit: int = ITEMS_MAX) -> None:
