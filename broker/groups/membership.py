@@ -15,7 +15,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
-from ottla.broker.groups.members import Member, Members, Ticket, protocols_of
+from ottla.broker.groups.members import Member, Members, Ticket, protocols_of, wants
 from ottla.wire.errors import (
     IllegalGeneration,
     InconsistentGroupProtocol,
@@ -129,7 +129,8 @@ class Group:
             self._come_back(member)
         elif member.joining is not None:
             self._answer(member.joining, _join_failed(RebalanceInProgress("it has joined again since"), member))
-        news = member.protocols != protocols_of(request.protocols)
+        protocols = protocols_of(request.protocols)
+        news = wants(protocols) != wants(member.protocols) if came_back else protocols != member.protocols
         member.update(request, *client)
         member.heard(now)
         self.protocol_type = request.protocol_type

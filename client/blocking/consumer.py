@@ -97,6 +97,11 @@ class Consumer:
     def assignment(self) -> set[TopicPartition]:
         return self._thread.run(self._twin.assignment())
 
+    @property
+    def generation(self) -> int:
+        """Of the group, as this member knows it; -1 while it is in none."""
+        return self._twin.generation
+
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on reading at ``offset``; before the partition is assigned, begin there."""
         self._thread.run(self._twin.seek(topic, partition, offset))
@@ -157,7 +162,8 @@ class Consumer:
                 break
             refuse_on_loop_thread()
             if not self._closed:
-                self._data.wait(min(left, LONG_S))
+                with self._twin.waiting():
+                    self._data.wait(min(left, LONG_S))
         if timeout > 0:
             self._twin.raise_trouble()
         return taken

@@ -4,7 +4,8 @@ import asyncio
 import re
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from inspect import isawaitable
 from types import TracebackType
 from typing import Any, TypeVar
@@ -130,6 +131,11 @@ class AsyncConsumer:
     async def assignment(self) -> set[TopicPartition]:
         return set(self._subscription.assigned)
 
+    @property
+    def generation(self) -> int:
+        """Of the group, as this member knows it; -1 while it is in none."""
+        return self.group.member.generation if self.group is not None else -1
+
     async def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on reading at ``offset``; before the partition is assigned, begin there."""
         self._subscription.seek(TopicPartition(topic, partition), offset)
@@ -202,7 +208,8 @@ class AsyncConsumer:
                 break
             try:
                 async with asyncio.timeout(min(left, LONG_S)):
-                    await self._data.wait()
+                    with self.waiting():
+                        await self._data.wait()
             except TimeoutError:
                 pass
         if timeout > 0:
@@ -210,6 +217,19 @@ class AsyncConsumer:
         else:
             await asyncio.sleep(0)  # a loop that only ever looks must not keep records from coming
         return taken
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Whoever waits for records polls, however long it waits."""
+        if self.group is None:
+            yield
+            return
+        member = self.group.member
+        member.polling = True
+        try:
+            yield
+        finally:
+            member.polled_at, member.polling = time.monotonic(), False
 
     async def _group_polls(self, group: GroupReading) -> None:
         """What the group wants of a reader comes before more records."""

@@ -54,6 +54,7 @@ SLACK_S = 5.0
 
 LEAVE_S = 2.0
 SETTLED_CHECK_S = 0.005
+POLLS_CHECK_S = 0.05
 COMMITTED_S = 30.0
 
 
@@ -88,7 +89,7 @@ class GroupMember:
         self._steps = steps
         self._coordinator = GroupCoordinator(cluster, config.group_id)
         self.commits = Commits(self._coordinator, config.group_id, self)
-        self._topics = GroupTopics(cluster)
+        self._topics = GroupTopics(cluster, config.metadata_max_age_ms / 1000)
         self._assignors = [ASSIGNORS[name] for name in config.assignors]
         self._cooperative = all(assignor.cooperative for assignor in self._assignors)
         self._changed = asyncio.Event()
@@ -114,9 +115,9 @@ class GroupMember:
             await asyncio.sleep(SETTLED_CHECK_S)
         return True
 
-    def polls_again(self) -> None:
-        """Whoever had stopped to poll is back; on the event loop's thread."""
-        self._changed.set()
+    @property
+    def _is_read(self) -> bool:
+        return self.polling or time.monotonic() - self.polled_at <= self._config.max_poll_interval_ms / 1000
 
     def commit_soon(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit without waiting for it; on the event loop's thread. One at a time: the next one will have more to say."""
@@ -172,6 +173,7 @@ class GroupMember:
 
     async def _be_member(self) -> None:
         """One generation, from joining it to the news that there will be another."""
+        await self._until_somebody_polls()
         self._changed.clear()
         await self._topics.look()
         if not self._cooperative:
@@ -324,17 +326,18 @@ class GroupMember:
 
     async def _leave_if_nobody_polls(self) -> None:
         limit_s = self._config.max_poll_interval_ms / 1000
-        if self.polling or time.monotonic() - self.polled_at <= limit_s:
+        if self._is_read:
             return
         why = f"it has not polled for {limit_s:g} s (max_poll_interval_ms)"
         logger.warning("Group %s: this member leaves, because %s.", self.group_id, why)
         await self._leave(why)
         await self._lose(UnknownMemberId(why))
-        self._changed.clear()
-        while time.monotonic() - self.polled_at > limit_s and not self.polling:
-            self._changed.clear()
-            await self._changed.wait()
         self._changed.set()
+
+    async def _until_somebody_polls(self) -> None:
+        """A member that takes partitions and does not read them would only keep them from others."""
+        while not self._is_read:  # noqa: ASYNC110  # the reader may be in another thread
+            await asyncio.sleep(POLLS_CHECK_S)
 
     async def _leave(self, why: str) -> None:
         """Tell the others at once, if that can be done quickly: else they wait until the session is over."""
