@@ -41,6 +41,7 @@ from ottla.wire.errors import (
 logger = logging.getLogger(__name__)
 
 OFFSET_MAX: Final = 2**63 - 1
+EPOCH_MAX: Final = 2**31 - 1
 
 
 class Log:
@@ -172,12 +173,16 @@ class Log:
             self._producers.note(first, first_offset)
         return Appended(first_offset, places[-1].next_offset - 1, max_timestamp, append_time_ms)
 
-    def append_as_follower(self, records: memoryview) -> int:
-        """Append the leader's batches as they are, and give the new log end offset. A cut-off last batch is ignored."""
+    def append_as_follower(self, records: memoryview, leader_epoch: int = EPOCH_MAX) -> int:
+        """Append the leader's batches as they are, and give the new log end offset. A cut-off last batch is ignored.
+
+        The leader is of ``leader_epoch``: nothing that it has is of a later one.
+        """
         self._disk.check()
         is_first = not self._segments.active.size and not self.size
-        batches = replicated_batches(records, self.log_end_offset, self.latest_epoch, is_first=is_first)
-        if is_first and batches and batches[0][1].base_offset < self.log_end_offset:
+        end, epoch = self.log_end_offset, self.latest_epoch
+        batches = replicated_batches(records, end, epoch, leader_epoch, is_first=is_first)
+        if is_first and batches and batches[0][1].base_offset < end:
             self._begin_inside(batches[0][1].base_offset)
         room = self.config.segment_bytes - self._segments.active.size
         for run in split_for_segments(batches, room, self.config.segment_bytes):
