@@ -214,13 +214,14 @@ class Log:
     def should_roll(self, incoming_bytes: int, last_offset: int, max_timestamp: int) -> bool:
         """Whether these records would make the active segment too large or too long in time."""
         active = self._segments.active
-        if not active.size:
+        size = active.size
+        if not size:
             return False
         too_old = (
             active.first_timestamp != NO_TIMESTAMP and max_timestamp - active.first_timestamp > self.config.segment_ms
         )
         return (
-            active.size + incoming_bytes > self.config.segment_bytes
+            size + incoming_bytes > self.config.segment_bytes
             or last_offset - active.base_offset > RELATIVE_OFFSET_MAX
             or too_old
         )
