@@ -22,7 +22,7 @@ COMPILED = [
     "broker/purgatory", "broker/replication/fetch_sessions", "broker/replication/followed", "broker/replication/partition",
     "broker/replication/state",
     "broker/storage/disk_health", "broker/storage/incoming", "broker/storage/log",
-    "broker/storage/producers/decision", "broker/storage/producers/states",
+    "broker/storage/producers/decision", "broker/storage/producers/log_producers", "broker/storage/producers/states",
     "broker/storage/segments/batch_file", "broker/storage/segments/index", "broker/storage/segments/mapped_file",
     "broker/storage/segments/segment", "broker/storage/segments/segments",
     "client/producing/accumulator", "client/producing/batches", "client/producing/headers", "client/producing/outbox",

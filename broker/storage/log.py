@@ -13,7 +13,6 @@ from typing import Final
 from ottla.broker.storage.disk_health import DiskHealth
 from ottla.broker.storage.incoming import (
     Appended,
-    Batches,
     places_of,
     produced_batches,
     replicated_batches,
@@ -21,18 +20,14 @@ from ottla.broker.storage.incoming import (
     stamp_batches,
 )
 from ottla.broker.storage.log_config import LOG_APPEND_TIME, LogConfig
-from ottla.broker.storage.log_loading import LoadedLog, Precautions, last_batches, load_log
+from ottla.broker.storage.log_loading import LoadedLog, Precautions, load_log
 from ottla.broker.storage.partition_folder import claim_folder
-from ottla.broker.storage.producers.decision import Sent
-from ottla.broker.storage.producers.snapshot import forget_producers, save_producers
-from ottla.broker.storage.producers.states import ProducerStates
 from ottla.broker.storage.retention import Limits, SegmentAge, expired
 from ottla.broker.storage.segments.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, BatchPlace
 from ottla.broker.storage.segments.segment_files import DELETED_SUFFIX
 from ottla.broker.storage.segments.segments import Segments
 from ottla.wire.errors import (
     FencedLeaderEpoch,
-    InvalidRecord,
     OffsetOutOfRange,
     RecordListTooLarge,
     ReplicaNotAvailable,
@@ -161,8 +156,10 @@ class Log:
         if len(records) > config.segment_bytes:
             raise RecordListTooLarge(f"{len(records)} bytes of records; segment.bytes is {config.segment_bytes}")
         first = batches[0][1]
-        if (first.producer_id >= 0 or len(batches) > 1) and (repeated := self._repeated(batches)) is not None:
-            return Appended(repeated.first_offset, repeated.last_offset, -1, -1)
+        if first.producer_id >= 0 or len(batches) > 1:
+            repeated = self._producers.repeated(batches, may_have_forgotten=self._log_start_offset > 0)
+            if repeated is not None:
+                return Appended(repeated.first_offset, repeated.last_offset, -1, -1)
         if leader_epoch != self._epochs.latest_epoch:
             self.assign_epoch(leader_epoch)
         append_time_ms = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
@@ -202,14 +199,6 @@ class Log:
         log_start_offset = self._log_start_offset
         self.truncate_fully_and_start_at(base_offset)
         self._log_start_offset = log_start_offset
-
-    def _repeated(self, batches: Batches) -> Sent | None:
-        """The batch in the log that an idempotent producer sends again, None if it sends the next one [I21]."""
-        if len(batches) > 1:
-            if any(header.producer_id >= 0 for _, header in batches):
-                raise InvalidRecord(f"{len(batches)} batches of an idempotent producer in one part; one at a time")
-            return None
-        return self._producers.check(batches[0][1], may_have_forgotten=self._log_start_offset > 0)
 
     def should_roll(self, incoming_bytes: int, last_offset: int, max_timestamp: int) -> bool:
         """Whether these records would make the active segment too large or too long in time."""
@@ -276,8 +265,7 @@ class Log:
                 self._prepare_truncation(offset)
                 self._segments.truncate_to(offset)
                 self._log_start_offset = min(self._log_start_offset, offset)
-                forget_producers(self.folder)
-                self._forget_cut_producers(offset)
+                self._producers.truncate(offset, list(self._segments))
                 logger.info("log truncated: folder=%s log_end_offset=%d", self.folder, offset)
             # Even if no record goes: an epoch that wrote nothing may stand at the end, and the leader may not know it.
             self._epochs.truncate_from_end(offset)
@@ -287,8 +275,7 @@ class Log:
         with self._disk.during("truncating"):
             self._prepare_truncation(offset)
             self._segments.start_over_at(offset)
-            self._producers = ProducerStates()
-            forget_producers(self.folder)
+            self._producers.clear()
             self._log_start_offset = offset
             self._epochs.clear()
             logger.info("log emptied: folder=%s log_start_offset=%d", self.folder, offset)
@@ -346,8 +333,8 @@ class Log:
             if not self.failed and self.size:  # an empty log has nothing that must survive a power cut
                 self.flush()
                 with self._disk.during("closing"):
-                    if len(self._producers):
-                        save_producers(self.folder, self.log_end_offset, self._producers)
+                    if len(self._producers.states):
+                        self._producers.save(self.log_end_offset)
                     self._segments.close()
         finally:
             self.discard()
@@ -375,12 +362,7 @@ class Log:
     def _roll(self) -> None:
         with self._disk.during("rolling"):
             self._segments.roll()
-            save_producers(self.folder, self.log_end_offset, self._producers)
-
-    def _forget_cut_producers(self, offset: int) -> None:
-        unknown = self._producers.truncate(offset)
-        for header in last_batches(list(self._segments), unknown) if unknown else ():
-            self._producers.note(header, header.base_offset)
+            self._producers.save(self.log_end_offset)
 
     def _prepare_truncation(self, offset: int) -> None:
         self._segments.lower_flushed(offset)
