@@ -17,6 +17,7 @@ from ottla import __version__, compiled
 from ottla.broker.admin.app import AdminServer
 from ottla.broker.api.configs import ConfigHandlers
 from ottla.broker.api.control import ControlHandlers
+from ottla.broker.api.describe_configs import DescribeConfigsHandler, broker_defaults
 from ottla.broker.api.dispatch import Dispatch
 from ottla.broker.api.fetch import FetchHandler
 from ottla.broker.api.leadership import LeadershipHandlers
@@ -273,6 +274,9 @@ class Node:
             api_versions=ApiVersionsHandler(lambda: membership.identity, handshakes, f"ottla {__version__}"),
             init_producer_id=InitProducerIdHandler(session, self._config.broker_id),
             topics=TopicHandlers(lambda: membership.controller),
+            describe_configs=DescribeConfigsHandler(
+                view, broker_defaults(log_defaults(self._config), self._config.min_insync_replicas)
+            ),
             configs=ConfigHandlers(lambda: membership.controller),
             leadership=LeadershipHandlers(lambda: membership.controller),
             control=ControlHandlers(

@@ -18,7 +18,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.client.admin import AsyncAdmin, NewTopic
+    from ottla.client.admin import AsyncAdmin
+    from ottla.client.admin_requests import NewTopic
     from ottla.client.blocking.admin import Admin
     from ottla.client.blocking.consumer import Consumer
     from ottla.client.blocking.producer import Producer
@@ -34,7 +35,7 @@ _HOMES = {
     "AsyncConsumer": "ottla.client.consuming.consumer",
     "AsyncProducer": "ottla.client.producing.producer",
     "Consumer": "ottla.client.blocking.consumer",
-    "NewTopic": "ottla.client.admin",
+    "NewTopic": "ottla.client.admin_requests",
     "Producer": "ottla.client.blocking.producer",
     "Receipt": "ottla.client.records",
     "Record": "ottla.client.records",

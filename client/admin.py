@@ -1,48 +1,39 @@
 """Topics, brokers and offsets: what an operator asks a cluster."""
 
-import base64
 import time
-import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
+from ottla.client.admin_requests import (
+    NewTopic,
+    alter_configs,
+    controller_ms,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    reassign,
+    replace_config,
+)
 from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig, build
 from ottla.client.offsets import list_offsets
 from ottla.client.wanted import (
     PartitionOutcomes,
     TopicOutcomes,
-    Wanted,
-    WantedDeletion,
-    WantedPartitions,
-    ask_for_each,
     by_partition,
     by_topic,
-    check_names,
-    not_done,
     raise_first,
 )
 from ottla.wire import admin as wire
-from ottla.wire.admin import TOPIC_RESOURCE, ConfigOperation, ElectionType, TopicResult
+from ottla.wire.admin import TOPIC_RESOURCE, ElectionType, TopicResult
 from ottla.wire.errors import EligibleLeadersNotAvailable, UnknownTopicOrPartition
 from ottla.wire.messages import EARLIEST, LATEST, PartitionName
 from ottla.wire.names import TopicPartition, check_topic_name
 from ottla.wire.requests import MetadataResponse, TopicMetadata
 
 DEFAULT_TIMEOUT_S = 30.0
-
-
-@dataclass(frozen=True)
-class NewTopic:
-    """A topic to create. ``assignment`` names the brokers of each partition, the preferred leader first."""
-
-    name: str
-    partitions: int = 1
-    replication_factor: int = 1
-    config: Mapping[str, str] = field(default_factory=dict)
-    assignment: Iterable[Iterable[int]] | None = None
 
 
 class AsyncAdmin:
@@ -52,9 +43,12 @@ class AsyncAdmin:
     keep the others from being done.
     """
 
+    _closed = True  # until it is made
+
     def __init__(self, **options: Any) -> None:
         self._config = build(AdminConfig, options)
         self._cluster = Cluster(self._config)
+        self._closed = False
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "AsyncAdmin":
@@ -70,7 +64,13 @@ class AsyncAdmin:
         await self.close()
 
     async def close(self) -> None:
+        self._closed = True
         await self._cluster.close()
+
+    def __del__(self) -> None:
+        if not self._closed:
+            self._cluster.abandon()
+            warnings.warn("an AsyncAdmin that nobody has any more was not closed", ResourceWarning, 2, source=self)
 
     # --- topics ----------------------------------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class AsyncAdmin:
     ) -> str:
         """Create a topic and wait until every live broker knows it; gives back the topic's id."""
         new = NewTopic(name, partitions, replication_factor, config or {}, assignment)
-        [created] = await self._create([new], validate_only, timeout)
+        [created] = await create_topics(self._cluster, [new], validate_only, timeout)
         raise_first([created])
         assert isinstance(created.result, TopicResult)
         return created.result.topic_id
@@ -96,94 +96,31 @@ class AsyncAdmin:
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout: float = DEFAULT_TIMEOUT_S
     ) -> TopicOutcomes:
         """Create many topics."""
-        return by_topic(await self._create(list(topics), validate_only, timeout))
-
-    async def _create(
-        self, topics: Sequence[NewTopic], validate_only: bool, timeout: float
-    ) -> list[Wanted[wire.NewTopic]]:
-        wanted = [Wanted(_new_topic(topic, validate_only), topic.name) for topic in topics]
-        check_names(wanted)
-        await ask_for_each(
-            self._cluster,
-            wanted,
-            lambda parts: wire.CreateTopicsRequest(parts, self._controller_ms(timeout), validate_only),
-            wire.CreateTopicsResponse,
-            lambda answer: answer.topics,
-            timeout,
-            f"{not_done(wanted)} created",
-        )
-        return wanted
+        return by_topic(await create_topics(self._cluster, list(topics), validate_only, timeout))
 
     async def delete_topic(self, name: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
         """Delete a topic with all its records and wait until it is gone."""
-        raise_first(await self._delete([name], timeout))
+        raise_first(await delete_topics(self._cluster, [name], timeout))
 
     async def delete_topics(self, names: Iterable[str], *, timeout: float = DEFAULT_TIMEOUT_S) -> TopicOutcomes:
         """Delete many topics."""
-        return by_topic(await self._delete(list(names), timeout))
-
-    async def _delete(self, names: Sequence[str], timeout: float) -> list[WantedDeletion]:
-        for name in names:
-            check_topic_name(name)
-        deadline = time.monotonic() + timeout
-        ids = {topic.name: topic.topic_id for topic in (await self._metadata(list(names), timeout)).topics}
-        wanted = [WantedDeletion(wire.TopicToDelete(name, ids.get(name, "")), name) for name in names]
-        await ask_for_each(
-            self._cluster,
-            wanted,
-            lambda parts: wire.DeleteTopicsRequest(parts, self._controller_ms(timeout)),
-            wire.DeleteTopicsResponse,
-            lambda answer: answer.topics,
-            deadline - time.monotonic(),
-            f"{not_done(wanted)} deleted",
-        )
-        return wanted
+        return by_topic(await delete_topics(self._cluster, list(names), timeout))
 
     async def add_partitions(self, name: str, count: int, *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
         """Let a topic have ``count`` partitions, more than it has. Keys may go to other partitions from then on."""
-        raise_first(await self._add_partitions({name: count}, timeout))
+        raise_first(await create_partitions(self._cluster, {name: count}, timeout))
 
     async def create_partitions(
         self, counts: Mapping[str, int], *, timeout: float = DEFAULT_TIMEOUT_S
     ) -> TopicOutcomes:
         """Let many topics have so many partitions each."""
-        return by_topic(await self._add_partitions(counts, timeout))
-
-    async def _add_partitions(self, counts: Mapping[str, int], timeout: float) -> list[WantedPartitions]:
-        wanted = [WantedPartitions(wire.NewPartitions(name, count), name) for name, count in counts.items()]
-        check_names(wanted)
-        await ask_for_each(
-            self._cluster,
-            wanted,
-            lambda parts: wire.CreatePartitionsRequest(parts, self._controller_ms(timeout)),
-            wire.CreatePartitionsResponse,
-            lambda answer: answer.topics,
-            timeout,
-            f"{not_done(wanted)} given more partitions",
-        )
-        for one in wanted:
-            if one.may_be_there:
-                found = await self.describe_topic(one.topic, timeout=timeout)
-                one.error = None if len(found.partitions) == one.part.count else one.error
-        return wanted
+        return by_topic(await create_partitions(self._cluster, counts, timeout))
 
     async def alter_topic_config(
         self, name: str, config: Mapping[str, str], *, timeout: float = DEFAULT_TIMEOUT_S
     ) -> None:
         """Replace a topic's settings by these."""
-        settings = {key: str(value) for key, value in config.items()}
-        wanted = [Wanted(wire.ConfigReplacement(TOPIC_RESOURCE, name, settings), name)]
-        check_names(wanted)
-        await ask_for_each(
-            self._cluster,
-            wanted,
-            lambda parts: wire.AlterConfigsRequest(parts, self._controller_ms(timeout)),
-            wire.AlterConfigsResponse,
-            lambda answer: answer.resources,
-            timeout,
-            f"the settings of {not_done(wanted)} changed",
-        )
-        raise_first(wanted)
+        raise_first(await replace_config(self._cluster, name, config, timeout))
 
     async def incremental_alter_configs(
         self,
@@ -196,21 +133,21 @@ class AsyncAdmin:
 
         None for a value takes the setting away: the broker's default counts then.
         """
-        wanted = [
-            Wanted(wire.ConfigAlteration(TOPIC_RESOURCE, topic, [_change(*pair) for pair in keys.items()]), topic)
-            for topic, keys in changes.items()
-        ]
-        check_names(wanted)
-        await ask_for_each(
-            self._cluster,
-            wanted,
-            lambda parts: wire.IncrementalAlterConfigsRequest(parts, self._controller_ms(timeout), validate_only),
-            wire.IncrementalAlterConfigsResponse,
-            lambda answer: answer.resources,
+        return by_topic(await alter_configs(self._cluster, changes, validate_only, timeout))
+
+    async def describe_configs(
+        self, topics: Iterable[str], *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, list[wire.ConfigEntry]]:
+        """All settings of topics, those that they leave to the broker too: key, value, and ``source`` (a ConfigSource)."""
+        wanted = [wire.ConfigsToDescribe(TOPIC_RESOURCE, check_topic_name(name)) for name in topics]
+        answer = await self._cluster.retry(
+            lambda: self._cluster.ask_any(wire.DescribeConfigsRequest(wanted), wire.DescribeConfigsResponse),
             timeout,
-            f"the settings of {not_done(wanted)} changed",
+            "the settings were not described",
         )
-        return by_topic(wanted)
+        for described in answer.resources:
+            described.raise_if_failed(topic=described.name)
+        return {described.name: list(described.entries) for described in answer.resources}
 
     # --- partitions ------------------------------------------------------------------------------------------------------
 
@@ -218,39 +155,20 @@ class AsyncAdmin:
         self, name: str, partition: int, replicas: Iterable[int], *, timeout: float = DEFAULT_TIMEOUT_S
     ) -> None:
         """Begin to move a partition to other brokers, the preferred leader first; describe_topic shows when it is done."""
-        raise_first(await self._reassign({(name, partition): replicas}, timeout))
+        raise_first(await reassign(self._cluster, {(name, partition): replicas}, timeout))
 
     async def alter_partition_reassignments(
         self, moves: Mapping[tuple[str, int], Iterable[int] | None], *, timeout: float = DEFAULT_TIMEOUT_S
     ) -> PartitionOutcomes:
         """Begin to move many partitions; None for a partition calls off what is under way."""
-        return by_partition(await self._reassign(moves, timeout))
-
-    async def _reassign(
-        self, moves: Mapping[tuple[str, int], Iterable[int] | None], timeout: float
-    ) -> list[Wanted[wire.Reassignment]]:
-        wanted = [
-            Wanted(wire.Reassignment(*where, list(replicas) if replicas is not None else None), *where)
-            for where, replicas in moves.items()
-        ]
-        check_names(wanted)
-        await ask_for_each(
-            self._cluster,
-            wanted,
-            lambda parts: wire.AlterPartitionReassignmentsRequest(parts, self._controller_ms(timeout)),
-            wire.AlterPartitionReassignmentsResponse,
-            lambda answer: answer.partitions,
-            timeout,
-            f"{not_done(wanted)} moved",
-        )
-        return wanted
+        return by_partition(await reassign(self._cluster, moves, timeout))
 
     async def list_partition_reassignments(
         self, partitions: Iterable[tuple[str, int]] | None = None, *, timeout: float = DEFAULT_TIMEOUT_S
     ) -> list[wire.OngoingReassignment]:
         """The moves that are under way: of these partitions, or of all."""
         named = [PartitionName(*where) for where in partitions] if partitions is not None else None
-        request = wire.ListPartitionReassignmentsRequest(named, self._controller_ms(timeout))
+        request = wire.ListPartitionReassignmentsRequest(named, controller_ms(self._cluster, timeout))
         kind = wire.ListPartitionReassignmentsResponse
         answer = await self._cluster.retry(
             lambda: self._cluster.ask_controller(request, kind, self._cluster.attempt_s(timeout)),
@@ -274,7 +192,7 @@ class AsyncAdmin:
         """
         election = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
         named = [PartitionName(*where) for where in dict.fromkeys(partitions)] if partitions is not None else None
-        request = wire.ElectLeadersRequest(election, named, self._controller_ms(timeout))
+        request = wire.ElectLeadersRequest(election, named, controller_ms(self._cluster, timeout))
 
         async def attempt() -> PartitionOutcomes:
             kind = wire.ElectLeadersResponse
@@ -327,30 +245,7 @@ class AsyncAdmin:
         found = await list_offsets(self._cluster, wanted, deadline - time.monotonic())
         return {where: offset for where, (offset, _) in found.items()}
 
-    def _controller_ms(self, timeout: float) -> int:
-        """How long the controller may take: a little less than we wait, so that its answer is heard."""
-        return int(self._cluster.attempt_s(timeout) * 900)
-
     async def _metadata(self, topics: list[str] | None, timeout: float) -> MetadataResponse:
         return await self._cluster.retry(
             lambda: self._cluster.metadata(topics), timeout, "the cluster was not described"
         )
-
-
-def _new_topic(topic: NewTopic, validate_only: bool) -> wire.NewTopic:
-    fixed = [list(replicas) for replicas in topic.assignment] if topic.assignment is not None else None
-    settings = {key: str(value) for key, value in topic.config.items()}
-    # An attempt whose answer is lost may have created it: the next one is known by the same id.
-    topic_id = "" if validate_only else _random_id()
-    return wire.NewTopic(topic.name, topic.partitions, topic.replication_factor, settings, fixed, topic_id)
-
-
-def _change(key: str, value: str | None) -> wire.ConfigChange:
-    if value is None:
-        return wire.ConfigChange(key, ConfigOperation.DELETE)
-    return wire.ConfigChange(key, ConfigOperation.SET, str(value))
-
-
-def _random_id() -> str:
-    """A topic id in Kafka's spelling: 22 characters of base64."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -197,6 +197,10 @@ class Cluster:
         """As ``close``, at once and without waiting for anything."""
         self._connections.abort()
 
+    def abandon(self) -> None:
+        """As ``abort``, soon and from any thread: nobody has the client any more."""
+        self._connections.abandon()
+
     # --- asking ----------------------------------------------------------------------------------------------------------
 
     async def ask_any(self, request: Request, kind: type[M], check: Callable[[M], None] = lambda _: None) -> M:

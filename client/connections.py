@@ -28,6 +28,7 @@ class Connections:
         self.tried: dict[str, str] = {}
         """The addresses that could not be asked, and why."""
         self.closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # once there was anything to connect
 
     async def to(self, host: str, port: int, lane: int = MAIN_LANE) -> Channel:
         if self.closed:
@@ -48,6 +49,7 @@ class Connections:
         return channel if channel is not None and channel.usable else None
 
     async def _connect(self, host: str, port: int) -> Channel:
+        self._loop = asyncio.get_running_loop()
         timeout_s = self._config.connect_timeout_ms / 1000
         stay_awake(self._config.busy_poll_us)
         try:
@@ -95,3 +97,11 @@ class Connections:
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             channel.abort()
+
+    def abandon(self) -> None:
+        """As ``abort``, soon and from any thread: nobody has the client any more."""
+        if self._loop is not None:
+            try:
+                self._loop.call_soon_threadsafe(self.abort)
+            except RuntimeError:
+                pass  # the event loop is closed, and with it all connections

@@ -143,6 +143,48 @@ class IncrementalAlterConfigsRequest(Request):
     validate_only: bool = False
 
 
+class ConfigSource(IntEnum):
+    """Kafka's numbers for where a setting comes from."""
+
+    TOPIC = 1
+    BROKER = 4
+    """The broker's own settings."""
+    DEFAULT = 5
+
+
+class ConfigsToDescribe(Message):
+    resource_type: int
+    name: str
+    keys: list[str] | None = None
+    """None: all."""
+
+
+class ConfigEntry(Message):
+    key: str
+    value: str | None
+    source: int
+    read_only: bool = False
+    sensitive: bool = False
+
+
+class DescribedConfigs(Failure):
+    resource_type: int
+    name: str
+    entries: tuple[ConfigEntry, ...] = ()
+
+
+class DescribeConfigsResponse(Message):
+    resources: list[DescribedConfigs]
+
+
+class DescribeConfigsRequest(Request):
+    """Settings and where they come from; any broker answers."""
+
+    api = Api.DESCRIBE_CONFIGS
+    response = DescribeConfigsResponse
+    resources: list[ConfigsToDescribe]
+
+
 # --- partitions --------------------------------------------------------------------------------------------------------
 
 

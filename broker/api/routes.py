@@ -27,6 +27,7 @@ class Handlers:
     metadata: ApiHandler
     api_versions: ApiHandler
     init_producer_id: ApiHandler
+    describe_configs: ApiHandler
     topics: TopicHandlers
     configs: ConfigHandlers
     leadership: LeadershipHandlers
@@ -44,6 +45,7 @@ def routes(to: Handlers) -> dict[Api, Route]:
         Api.CREATE_TOPICS: Route(to.topics.create, everybody),
         Api.DELETE_TOPICS: Route(to.topics.delete, everybody),
         Api.CREATE_PARTITIONS: Route(to.topics.create_partitions, everybody),
+        Api.DESCRIBE_CONFIGS: Route(to.describe_configs, everybody),
         Api.ALTER_CONFIGS: Route(to.configs.alter, everybody),
         Api.INCREMENTAL_ALTER_CONFIGS: Route(to.configs.incremental_alter, everybody),
         Api.ALTER_PARTITION_REASSIGNMENTS: Route(to.leadership.reassign, everybody),

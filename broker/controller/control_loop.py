@@ -72,7 +72,9 @@ class ControlLoop:
         self.api = ControllerApi(self._state, self._executor, self._events, self._removals)
 
     def _link(self, to: Broker) -> Link:
-        return Link(self._identity, to.endpoint, to.epoch, self._suspected, self._guard.reached, self._obeyed)
+        return Link(
+            self._identity, to.endpoint, to.epoch, self._suspected, self._guard.reached, self._obeyed, self._behind
+        )
 
     # --- the term ------------------------------------------------------------------------------------------------------
 
@@ -182,6 +184,16 @@ class ControlLoop:
 
         if failed:
             self._events.put(f"broker {broker_id} cannot lead or follow what it was told in {order.cause}", replace)
+
+    def _behind(self, broker_id: int, epoch: int) -> None:
+        """A broker did not take its orders, and those that waited were dropped."""
+
+        async def tell(cause: Cause) -> None:
+            if self._lives(broker_id, epoch):
+                self._links.begin_anew(broker_id)
+                await self._executor.act(self._state.broker_is_behind(broker_id), cause)
+
+        self._events.put(f"broker {broker_id} is behind with its orders", tell)
 
     def _lives(self, broker_id: int, epoch: int) -> bool:
         known = self._state.brokers.get(broker_id)

@@ -11,12 +11,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.wire.errors import (
+    BrokerNotAvailable,
     NotController,
     OttlaError,
     RequestTimedOut,
     StaleControllerEpoch,
     ThrottlingQuotaExceeded,
 )
+from ottla.zk.errors import ZkUnavailable
 
 R = TypeVar("R")
 
@@ -100,6 +102,8 @@ class Events:
             except (StaleControllerEpoch, OutOfStep) as error:
                 settle(result, error=NotController(str(error)))
                 raise
+            except ZkUnavailable as error:  # nothing was done, and it may be asked again
+                settle(result, error=BrokerNotAvailable(f"the controller cannot write: {error}"))
             except OttlaError as error:
                 settle(result, error=error)
 

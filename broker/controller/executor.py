@@ -25,7 +25,7 @@ from ottla.wire.control import StopReplicaRequest
 from ottla.wire.errors import StaleControllerEpoch, UnknownTopicOrPartition
 from ottla.wire.names import TopicPartition
 from ottla.zk.election import ControllerTerm
-from ottla.zk.errors import ZkError
+from ottla.zk.errors import ConnectionLost, SessionExpired, ZkError
 from ottla.zk.metadata import (
     PartitionStateChange,
     load_topic,
@@ -113,7 +113,13 @@ class Executor:
     async def _change_topic(
         self, action: CreateTopic | CreatePartitions | WriteConfig | WriteTopic | MarkForDeletion | RemoveTopic
     ) -> list[Action]:
-        """Write it into ZooKeeper; gives what follows."""
+        """Write it into ZooKeeper; gives what follows. Where the outcome cannot be known, the term ends: the next one reads."""
+        with _known_outcome():
+            return await self._write_change(action)
+
+    async def _write_change(
+        self, action: CreateTopic | CreatePartitions | WriteConfig | WriteTopic | MarkForDeletion | RemoveTopic
+    ) -> list[Action]:
         session, term, state, name = self._session, self._term, self._state, action.name
         logger.info("topic is written topic=%s cause=%s action=%s", name, action.cause, type(action).__name__)
         if isinstance(action, CreateTopic):
@@ -124,7 +130,8 @@ class Executor:
         if isinstance(action, CreatePartitions):
             topic = state.topics[name]
             topic.version = await add_partitions(session, term, name, action.topic, topic.version, states=action.states)
-            return state.partitions_created(await load_topic(session, name))
+            with _in_step():
+                return state.partitions_created(await load_topic(session, name))
         if isinstance(action, WriteConfig):
             await set_topic_config(session, term, name, action.config)
             return state.config_changed(name, action.config)
@@ -166,6 +173,14 @@ def _in_step() -> Iterator[None]:
     try:
         yield
     except ZkError as error:
+        raise OutOfStep(str(error)) from error
+
+
+@contextmanager
+def _known_outcome() -> Iterator[None]:
+    try:
+        yield
+    except (ConnectionLost, SessionExpired) as error:
         raise OutOfStep(str(error)) from error
 
 

@@ -35,6 +35,8 @@ ORDER_TIMEOUT_S = 30.0
 
 FINAL = (StaleControllerEpoch, StaleBrokerEpoch, ClusterAuthorizationFailed, InvalidRequest, UnsupportedVersion)
 """Answers after which it is pointless to say the same again; after any other the order still stands."""
+ORDERS_MAX = 1_000
+"""So many wait for a broker that takes none, as one that is asleep until its session ends. Beyond that it is told anew."""
 FIRST_RETRY_S, LAST_RETRY_S = 0.02, 0.5
 PING_S = 0.25
 PING_TIMEOUT_S = 1.0
@@ -55,14 +57,18 @@ class Link:
         on_evidence: Evidence,
         on_reached: Callable[[int], None],
         on_obeyed: Callable[[int, int, LeaderAndIsrRequest, list[TopicPartition]], None],
+        on_behind: Callable[[int, int], None],
     ) -> None:
-        """``on_obeyed`` is called with a broker, its life, what it was told and what of it it can neither lead nor follow."""
+        """``on_obeyed`` is called with a broker, its life, what it was told and what of it it can neither lead nor follow;
+        ``on_behind`` when orders were dropped: nothing more is taken until ``begin_anew``."""
         self._identity = identity
         self._to = to
         self._epoch = epoch
         self._on_evidence = on_evidence
         self._on_reached = on_reached
         self._on_obeyed = on_obeyed
+        self._on_behind = on_behind
+        self._behind = False
         self._orders: asyncio.Queue[tuple[Order, asyncio.Future[bool]]] = asyncio.Queue()
         self._channel: Channel | None = None
         loop = asyncio.get_running_loop()
@@ -73,8 +79,27 @@ class Link:
     def tell(self, order: Order) -> asyncio.Future[bool]:
         """Queue an order; the future says whether the broker obeyed, once it is known."""
         obeyed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._orders.put_nowait((order, obeyed))
+        if not self._behind and self._orders.qsize() >= ORDERS_MAX:
+            logger.warning(
+                "a broker is behind, and is told everything anew broker=%d orders=%d", self._to.id, ORDERS_MAX
+            )
+            self._behind = True
+            self._forget_orders()
+            self._on_behind(self._to.id, self._epoch)
+        # Invariant: an order that comes after one that was dropped is not sent; it would look as if all before it were known.
+        if self._behind:
+            obeyed.set_result(False)
+        else:
+            self._orders.put_nowait((order, obeyed))
         return obeyed
+
+    def begin_anew(self) -> None:
+        """What is told from here on does not rely on what was dropped."""
+        self._behind = False
+
+    def _forget_orders(self) -> None:
+        while not self._orders.empty():
+            _settle(self._orders.get_nowait()[1], False)
 
     async def asks_whether_connected(self, about: int) -> bool | None:
         """Whether this broker still hears of another one; None if it cannot be asked now."""
@@ -93,8 +118,7 @@ class Link:
         await asyncio.gather(self._task, self._watch, return_exceptions=True)
         if self._channel is not None:
             await self._channel.close()
-        while not self._orders.empty():
-            _settle(self._orders.get_nowait()[1], False)
+        self._forget_orders()
 
     async def _run(self) -> None:
         while True:

@@ -35,6 +35,11 @@ class Links:
         _, link = self._links[action.broker]
         return [link.tell(action.request)]
 
+    def begin_anew(self, broker: int) -> None:
+        """A broker whose orders were dropped is about to be told everything."""
+        if broker in self._links:
+            self._links[broker][1].begin_anew()
+
     async def witnesses(self, about: int, me: int) -> Witnesses:
         """Whether the other brokers, as far as they can be asked, reach a broker."""
         others = [link for i, (_, link) in self._links.items() if i not in (about, me)]

@@ -1,13 +1,15 @@
 """The blocking Admin."""
 
+import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from ottla.client.admin import DEFAULT_TIMEOUT_S, AsyncAdmin, NewTopic
+from ottla.client.admin import DEFAULT_TIMEOUT_S, AsyncAdmin
+from ottla.client.admin_requests import NewTopic
 from ottla.client.loop_thread import shared_loop_thread
 from ottla.client.wanted import PartitionOutcomes, TopicOutcomes
-from ottla.wire.admin import OngoingReassignment
+from ottla.wire.admin import ConfigEntry, OngoingReassignment
 from ottla.wire.errors import OttlaError
 from ottla.wire.names import TopicPartition
 from ottla.wire.requests import MetadataResponse, TopicMetadata
@@ -20,9 +22,12 @@ class Admin:
         admin.create_topic("orders", partitions=3)
     """
 
+    _closed = True  # until it is made
+
     def __init__(self, **options: Any) -> None:
         self._thread = shared_loop_thread()
         self._twin = self._thread.call(lambda: AsyncAdmin(**options))
+        self._closed = False
         self._thread.clients.add(self)
 
     @classmethod
@@ -38,7 +43,13 @@ class Admin:
     ) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        if not self._closed and not self._thread.lost:
+            self._thread.close_unowned(self._twin.close)
+            warnings.warn("an admin that nobody has any more was not closed", ResourceWarning, 2, source=self)
+
     def close(self) -> None:
+        self._closed = True
         if not self._thread.lost:
             self._thread.run(self._twin.close())
 
@@ -105,6 +116,12 @@ class Admin:
         return self._thread.run(
             self._twin.incremental_alter_configs(changes, validate_only=validate_only, timeout=timeout)
         )
+
+    def describe_configs(
+        self, topics: Iterable[str], *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, list[ConfigEntry]]:
+        """All settings of topics, those that they leave to the broker too: key, value, and ``source`` (a ConfigSource)."""
+        return self._thread.run(self._twin.describe_configs(topics, timeout=timeout))
 
     def reassign(
         self, name: str, partition: int, replicas: Iterable[int], *, timeout: float = DEFAULT_TIMEOUT_S

@@ -8,6 +8,7 @@ import pytest
 from ottla.client import Admin, NewTopic, TopicPartition
 from ottla.local import LocalCluster
 from ottla.wire.admin import (
+    ConfigSource,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -121,6 +122,16 @@ def test_settings_are_changed_one_by_one(admin: Admin, name: str) -> None:
     assert admin.describe_topic(name).config == {"retention.ms": "3000"}
     assert kinds(admin.incremental_alter_configs({name: {"retention.ms": "soon"}})) == {name: InvalidConfig}
     assert admin.describe_topic(name).config == {"retention.ms": "3000"}
+
+
+def test_settings_are_described_with_their_source(admin: Admin, name: str) -> None:
+    admin.create_topic(name, config={"retention.ms": "1000"})
+    found = {entry.key: (entry.value, entry.source) for entry in admin.describe_configs([name])[name]}
+    assert found["retention.ms"] == ("1000", ConfigSource.TOPIC)
+    assert found["cleanup.policy"] == ("delete", ConfigSource.DEFAULT)
+    assert found["min.insync.replicas"] == ("1", ConfigSource.DEFAULT)
+    with pytest.raises(UnknownTopicOrPartition):
+        admin.describe_configs([f"{name}-none"])
 
 
 def test_partitions_are_moved_in_lists_and_elections_tell_of_each(admin: Admin, name: str) -> None:

@@ -62,6 +62,10 @@ class Reassignment:
         """A new epoch of this partition stands in ZooKeeper, and its replicas are told."""
         self._unannounced.pop(where, None)
 
+    def told_nothing(self, broker: int) -> None:
+        """What a broker was told to delete did not reach it."""
+        self._told_to_delete = {told for told in self._told_to_delete if told[1] != broker}
+
     def forget(self, topic: str) -> None:
         """A topic is gone, and its moves with it."""
         self._told_to_delete = {told for told in self._told_to_delete if told[0].topic != topic}

@@ -87,11 +87,22 @@ class ControllerState:
         actions = self._orders.full_metadata(sorted(joined)) + actions + others
         self._leaders.distrust(joined)
         actions += self._leaders.elections()
-        actions += self._orders.everything(sorted(joined), but=self._leaders.unsettled())
+        return actions + self._all_orders(sorted(joined))
+
+    def broker_is_behind(self, broker: int) -> list[Action]:
+        """Orders to a broker were dropped, for it did not take them: it is told all there is, as if it had just come."""
+        if broker not in self.brokers:
+            return []
+        self._reassignment.told_nothing(broker)
+        return self._orders.full_metadata([broker]) + self._all_orders([broker])
+
+    def _all_orders(self, brokers: list[int]) -> list[Action]:
+        """What brokers must do now, whatever they were told before."""
+        actions = self._orders.everything(brokers, but=self._leaders.unsettled())
         for name, topic in self.topics.items():
             if topic.deleting:
-                actions += self._orders.delete_replicas(name, topic, sorted(joined))
-            elif joined and topic.removing:
+                actions += self._orders.delete_replicas(name, topic, brokers)
+            elif brokers and topic.removing:
                 actions += self._reassignment.finish(name)  # who was away when its replica had to go
         return actions
 

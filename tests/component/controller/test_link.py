@@ -1,7 +1,7 @@
 """The controller's link to a broker: orders in their order, and none that stands in the way of the others for ever."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -56,9 +56,15 @@ def channel(monkeypatch: pytest.MonkeyPatch) -> FakeChannel:
 
 @pytest.fixture
 async def link(channel: FakeChannel) -> AsyncIterator[Link]:
-    made = Link(Identity(1, 1, "c", ""), TO, 5, lambda *evidence: None, lambda broker: None, lambda *failed: None)
+    made = make_link(lambda *behind: None)
     yield made
     await made.close()
+
+
+def make_link(on_behind: Callable[[int, int], None]) -> Link:
+    return Link(
+        Identity(1, 1, "c", ""), TO, 5, lambda *evidence: None, lambda broker: None, lambda *failed: None, on_behind
+    )
 
 
 def stop(count: int) -> StopReplicaRequest:
@@ -101,3 +107,33 @@ async def test_an_order_whose_answer_breaks_the_link_does_not_end_it(
     assert await obeyed(link.tell(stop(1))) == [False]
     monkeypatch.setattr(link, "_deliver", deliver)
     assert await obeyed(link.tell(stop(2))) == [True]
+
+
+async def test_orders_to_a_broker_that_takes_none_are_bounded_and_it_is_told_anew(
+    channel: FakeChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_loop, "ORDERS_MAX", 3)
+    asleep, awake = asyncio.Event(), asyncio.Event()
+    hear = channel.request
+
+    async def sleep(request: Any, timeout_s: float) -> Answer:
+        asleep.set()
+        await awake.wait()
+        return await hear(request, timeout_s)
+
+    monkeypatch.setattr(channel, "request", sleep)
+    behind: list[tuple[int, int]] = []
+    link = make_link(lambda *which: behind.append(which))
+    try:
+        first = link.tell(stop(1))
+        await asyncio.wait_for(asleep.wait(), 5)  # it stands before the broker
+        dropped = [link.tell(stop(2)) for _ in range(5)]
+        assert behind == [(TO.id, 5)]
+        assert await obeyed(*dropped) == [False] * 5
+        link.begin_anew()
+        told_anew = link.tell(stop(3))
+        awake.set()
+        assert await obeyed(first, told_anew) == [True, True]
+        assert channel.heard == [stop(1), stop(3)]
+    finally:
+        await link.close()

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from ottla.client import AsyncConsumer, AsyncProducer, Consumer, Producer
+from ottla.client import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
+from ottla.wire.errors import OttlaError
 from tests.support.waiting import eventually
 
 NOWHERE = "127.0.0.1:1"
@@ -51,6 +52,24 @@ def test_blocking_producer_that_is_dropped_is_closed():
     wait_until(lambda: cluster.closed)
 
 
+def test_blocking_admin_that_is_dropped_is_closed():
+    admins = [Admin(bootstrap_servers=NOWHERE)]
+    cluster = admins[0]._twin._cluster
+    with pytest.warns(ResourceWarning, match="an admin that nobody has any more"):
+        drop(admins)
+    wait_until(lambda: cluster.closed)
+
+
+async def test_async_admin_that_is_dropped_is_closed():
+    admins = [AsyncAdmin(bootstrap_servers=NOWHERE)]
+    cluster = admins[0]._cluster
+    with pytest.raises(OttlaError):
+        await cluster.refresh()
+    with pytest.warns(ResourceWarning, match="an AsyncAdmin that nobody has any more"):
+        drop(admins)
+    await eventually(lambda: cluster.closed)
+
+
 async def test_async_consumer_that_is_dropped_is_closed():
     consumers = [AsyncConsumer("t", bootstrap_servers=NOWHERE)]
     await asyncio.sleep(0)
@@ -78,7 +97,7 @@ def test_dropped_after_its_event_loop_is_closed_it_only_says_so():
         drop(clients)
 
 
-@pytest.mark.parametrize("make", [AsyncConsumer, AsyncProducer])
+@pytest.mark.parametrize("make", [AsyncAdmin, AsyncConsumer, AsyncProducer])
 async def test_closed_client_is_dropped_without_a_word(make, recwarn):
     client = make(bootstrap_servers=NOWHERE)
     await client.close()

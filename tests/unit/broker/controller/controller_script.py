@@ -170,6 +170,10 @@ class ControllerScript:
     def do_removed(self, command: Command) -> list[str]:
         return self.show(self.controller.topic_removed(command.words[0]))
 
+    def do_behind(self, command: Command) -> list[str]:
+        """behind <broker>: it did not take its orders, and they were dropped."""
+        return self.show(self.controller.broker_is_behind(int(command.words[0])))
+
     def do_leaves(self, command: Command) -> list[str]:
         return self.show(self.controller.broker_leaves(int(command.words[0])))
 

@@ -7,7 +7,14 @@ import pytest
 
 from ottla.broker.controller import events as module
 from ottla.broker.controller.events import Cause, Events, OutOfStep
-from ottla.wire.errors import InvalidRequest, NotController, RequestTimedOut, ThrottlingQuotaExceeded
+from ottla.wire.errors import (
+    BrokerNotAvailable,
+    InvalidRequest,
+    NotController,
+    RequestTimedOut,
+    ThrottlingQuotaExceeded,
+)
+from ottla.zk.errors import ZkUnavailable
 
 
 class Script:
@@ -86,7 +93,12 @@ async def test_event_that_comes_while_nobody_looks_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told", "ends"), [(InvalidRequest, InvalidRequest, False), (OutOfStep, NotController, True)]
+    ("error", "told", "ends"),
+    [
+        (InvalidRequest, InvalidRequest, False),
+        (ZkUnavailable, BrokerNotAvailable, False),
+        (OutOfStep, NotController, True),
+    ],
 )
 async def test_error_is_told_and_one_that_ends_the_term_ends_it(
     error: type[Exception], told: type[Exception], ends: bool
