@@ -125,13 +125,13 @@ class Segment:
         if self.first_timestamp == NO_TIMESTAMP:
             self.first_timestamp = batches[0].max_timestamp
         recent = self.recent
-        for position, batch_size, base_offset, _, max_timestamp in batches:
+        for position, batch_size, base_offset, next_offset, max_timestamp in batches:
             index.add(base_offset, size + position, batch_size, max_timestamp)
             recent[base_offset] = size + position
+            self.next_offset = next_offset
         while len(recent) > _RECENT_MAX:
             del recent[next(iter(recent))]
         self._tail = Place(base_offset, size + position)
-        self.next_offset = batches[-1].next_offset
         self._index_saved = False
 
     def read(self, start: int, end: int, *, may_be_cut: bool = False) -> memoryview:
