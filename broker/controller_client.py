@@ -1,4 +1,4 @@
-"""What a broker asks of the controller, wherever that is: to be relieved of what it leads."""
+"""What a broker asks of the controller, wherever that is: to let others lead, for it shuts down or its disk failed."""
 
 import asyncio
 import logging
@@ -29,14 +29,14 @@ class Member(Protocol):
     def controller(self) -> ControllerApi | None: ...
 
 
-async def leave_in_order(member: Member, view: ClusterView, retries: int) -> None:
+async def controlled_shutdown(member: Member, view: ClusterView, retries: int) -> None:
     """Have leadership moved away before this broker stops; if that cannot be done in a few tries, stop all the same."""
     if len(view.brokers) < 2:
         return
     for _ in range(1 + retries):
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
-                left = await _ask_to_be_relieved(member, view)
+                left = await _ask_controller(member, view)
             logger.info("broker is relieved broker=%d still_led=%d", member.identity.broker_id, len(left))
             return
         except (OttlaError, TimeoutError) as error:
@@ -44,12 +44,12 @@ async def leave_in_order(member: Member, view: ClusterView, retries: int) -> Non
             await asyncio.sleep(RETRY_S)
 
 
-async def ask_for_replacement(member: Member, view: ClusterView, failed: list[TopicPartition]) -> None:
+async def report_failed_replicas(member: Member, view: ClusterView, failed: list[TopicPartition]) -> None:
     """Tell the controller that the disk failed under partitions that this broker leads."""
-    await _ask_to_be_relieved(member, view, failed)
+    await _ask_controller(member, view, failed)
 
 
-async def _ask_to_be_relieved(
+async def _ask_controller(
     member: Member, view: ClusterView, failed: list[TopicPartition] | None = None
 ) -> list[TopicPartition]:
     """Of all partitions, or only of those that failed; gives those that are still led."""

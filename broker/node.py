@@ -32,7 +32,7 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.claims import ControllerClaims
 from ottla.broker.controller.control_loop import ControllerPolicy
-from ottla.broker.controller_client import ask_for_replacement, leave_in_order
+from ottla.broker.controller_client import controlled_shutdown, report_failed_replicas
 from ottla.broker.data_folders import log_defaults, open_log_dirs
 from ottla.broker.data_loop import DataLoop
 from ottla.broker.data_trust import DataTrust
@@ -219,7 +219,7 @@ class Node:
         isr_loop = IsrLoop(session, lambda: membership.identity, partitions, config.replica_lag_time_max_ms / 1000)
         isr_loop.start()
         self._stops(isr_loop.stop)
-        failures = FailureLoop(lambda failed: ask_for_replacement(membership, view, failed))
+        failures = FailureLoop(lambda failed: report_failed_replicas(membership, view, failed))
         self._stops(failures.stop)
         durable = DurablePartitions(storage.flusher)
         sessions = FetchSessions(partitions, self._turn, self._metrics.bytes_out)
@@ -351,7 +351,9 @@ class Node:
         view.on_changed.append(data.controller_spoke)
         data.start()
         self._stops(data.stop)
-        self._stops(partial(leave_in_order, membership, view, config.controlled_shutdown_max_retries), LEAVE_LIMIT_S)
+        self._stops(
+            partial(controlled_shutdown, membership, view, config.controlled_shutdown_max_retries), LEAVE_LIMIT_S
+        )
 
 
 async def _listen(name: str, start: Callable[[str, int], Awaitable[int]], at: ListenerAddress) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from ottla.client.cluster import Cluster
 from ottla.wire.errors import LeaderNotAvailable, OttlaError, UnknownTopicOrPartition
@@ -31,15 +31,9 @@ async def list_offsets(
 
 
 async def ask_offsets(
-    cluster: Cluster,
-    wanted: Mapping[TopicPartition, int],
-    timeout_s: float,
-    on_answer: Callable[[Mapping[TopicPartition, Found]], None] = lambda found: None,
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], timeout_s: float
 ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, OttlaError]]:
-    """Ask every leader once: what was found, and what went wrong. A broker that is gone fails its partitions only.
-
-    ``on_answer`` is called with what was found so far whenever a leader has answered: others may take their time.
-    """
+    """Ask every leader once: what was found, and what went wrong. A broker that is gone fails its partitions only."""
     found: dict[TopicPartition, Found] = {}
     failures: dict[TopicPartition, OttlaError] = {}
     by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
@@ -67,7 +61,6 @@ async def ask_offsets(
                 failures[where] = part.error(topic=where.topic, partition=where.partition)
             else:
                 found[where] = (part.offset, part.timestamp_ms)
-        on_answer(found)
 
     await asyncio.gather(*(ask(leader, group) for leader, group in by_leader.items()))
     return found, failures

@@ -49,8 +49,8 @@ class ControllerApi:
 
         async def leave(cause: Cause) -> Told:
             self._requests.check_life(broker_id, broker_epoch)
-            told = await self._executor.act(self._state.broker_leaves(broker_id), cause)
-            return told + await self._executor.act(self._state.relieved(broker_id), cause)
+            told = await self._executor.act(self._state.broker_shuts_down(broker_id), cause)
+            return told + await self._executor.act(self._state.stop_replicas_of(broker_id), cause)
 
         await self._do(f"broker {broker_id} is about to stop", leave, asked, urgent=True)
         return self._state.led_by(broker_id)

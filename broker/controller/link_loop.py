@@ -126,7 +126,7 @@ class Link:
             try:
                 _settle(obeyed, await self._deliver_all(order))
             except Exception:  # a link that ended by itself would leave the broker without orders for ever
-                logger.exception("an order was dropped broker=%d api=%s", self._to.id, order.api.name)
+                logger.exception("an order was dropped %s", self._named(order))
             finally:
                 _settle(obeyed, False)
 
@@ -154,17 +154,20 @@ class Link:
                 return True
             except LocalProtocolError as error:
                 # It will not become shorter, and those behind it must be told all the same.
-                logger.error("an order cannot be sent broker=%d api=%s error=%s", self._to.id, order.api.name, error)
+                logger.error("an order cannot be sent %s error=%s", self._named(order), error)
                 return False
             except OttlaError as error:
                 if isinstance(error, FINAL):
-                    logger.warning("an order was refused broker=%d api=%s error=%s", self._to.id, order.api.name, error)
+                    logger.warning("an order was refused %s error=%s", self._named(order), error)
                     return False
-                logger.info("an order was not heard broker=%d api=%s error=%s", self._to.id, order.api.name, error)
+                logger.info("an order was not heard %s error=%s", self._named(order), error)
                 if isinstance(error, ClientTimeout) or not channel.usable:
                     await channel.close()
             await asyncio.sleep(wait_s)
         return False
+
+    def _named(self, order: Order) -> str:
+        return f"broker={self._to.id} api={order.api.name} cause={order.cause}"
 
     async def _connected(self) -> Channel:
         async with self._connecting:

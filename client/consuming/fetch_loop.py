@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import cast
 
 from ottla.client.cluster import Cluster
@@ -11,12 +11,12 @@ from ottla.client.config import ConsumerConfig
 from ottla.client.connections import FETCH_LANE
 from ottla.client.consuming.fetched import unpack
 from ottla.client.consuming.inbox import Inbox
+from ottla.client.consuming.position_loop import PositionLoop
 from ottla.client.consuming.subscription import UNKNOWN, Assigned, Subscription
-from ottla.client.offsets import Found, ask_offsets
 from ottla.net.retry import backoff
 from ottla.wire.errors import ClientTimeout, LeaderNotAvailable, OffsetOutOfRange, OttlaError, RemoteProtocolError
 from ottla.wire.messages import EARLIEST, LATEST
-from ottla.wire.names import NO_LEADER, TopicPartition
+from ottla.wire.names import NO_LEADER
 from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
 logger = logging.getLogger(__name__)
@@ -24,7 +24,6 @@ logger = logging.getLogger(__name__)
 EMPTY_FETCH_S = 0.01
 """How long to wait before asking again where a broker that need not wait (fetch_max_wait_ms) had nothing."""
 
-PREPARE_TIMEOUT_S = 5.0
 FETCH_SLACK_S = 5.0
 """How much longer than its max wait a fetch may take before the broker counts as gone."""
 
@@ -43,6 +42,8 @@ class FetchLoop:
         self._main: asyncio.Task[None] | None = None
         self._fetchers: dict[int, asyncio.Task[None]] = {}
         self._wakers: dict[int, asyncio.Event] = {}
+        reset_to = {"earliest": EARLIEST, "latest": LATEST, "none": None}[config.auto_offset_reset]
+        self._positions = PositionLoop(cluster, reset_to, self._positions_found)
         self._refresh_wanted = False
         self._turn = 0
         self._metadata_version = -1  # the version of the metadata by which the fetchers were chosen
@@ -58,10 +59,7 @@ class FetchLoop:
         self.poke()
 
     async def stop(self) -> None:
-        tasks = [task for task in (self._main, *self._fetchers.values()) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._cancel_all(), return_exceptions=True)
 
     def poke(self) -> None:
         """Something that decides what to fetch has changed; on the event loop's thread."""
@@ -77,10 +75,14 @@ class FetchLoop:
             pass  # the event loop is closed, and with it all that ran there
 
     def _cancel(self) -> None:
-        for task in (self._main, *self._fetchers.values()):
-            if task is not None:
-                task.cancel()
+        self._cancel_all()
         self._cluster.abort()
+
+    def _cancel_all(self) -> list[asyncio.Task[None]]:
+        tasks = [task for task in (self._main, *self._fetchers.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        return tasks + self._positions.cancel()
 
     async def prepared(self, enough: Callable[[], bool]) -> None:
         """Wait until ``enough()`` is known of what is read; raises what makes waiting useless."""
@@ -97,10 +99,10 @@ class FetchLoop:
         while True:
             self._changed.clear()
             try:
-                await self._prepare()
-                self._inbox.trouble = None
+                if await self._prepare():
+                    self._inbox.trouble = None
+                    waits = self._new_backoff()
                 wait_s = self._config.metadata_max_age_ms / 1000
-                waits = self._new_backoff()
             except OttlaError as error:
                 self._held_up(error)
                 wait_s = next(waits)
@@ -125,8 +127,8 @@ class FetchLoop:
         if not error.retriable:
             self._inbox.on_data()
 
-    async def _prepare(self) -> None:
-        """Learn the partitions of the topics, who leads them, and where to begin."""
+    async def _prepare(self) -> bool:
+        """Learn the partitions of the topics, who leads them, and where to begin; whether all of that is known."""
         subscription, cluster = self._subscription, self._cluster
         topics = subscription.wanted_topics()
         cluster.watched.update(topics)
@@ -143,7 +145,8 @@ class FetchLoop:
             missing = [topic for topic in topics if topic not in cluster.topics]
         else:
             missing = subscription.topics_seen(seen)
-        await self._position([state for state in subscription.assigned.values() if state.fetch_offset == UNKNOWN])
+        nowhere = [state for state in subscription.assigned.values() if state.fetch_offset == UNKNOWN]
+        positioned = await self._position(nowhere)
         for topic in missing:
             cluster.raise_if_missing(topic)
         for where in subscription.assigned:
@@ -151,32 +154,29 @@ class FetchLoop:
                 self._refresh_wanted = True
                 text = f"{where} has no leader that is known"
                 raise LeaderNotAvailable(text, topic=where.topic, partition=where.partition)
+        return positioned
 
-    async def _position(self, states: list[Assigned]) -> None:
-        """Give those without a position one; what cannot be found does not keep the others from being read."""
-        to = {"earliest": EARLIEST, "latest": LATEST, "none": None}[self._config.auto_offset_reset]
-        asked: dict[Assigned, int] = {
-            state: state.position_version for state in states if state.from_beginning or to is not None
-        }
-        wanted = {state.where: EARLIEST if state.from_beginning or to is None else to for state in asked}
-
-        def begin(found: Mapping[TopicPartition, Found]) -> None:
-            """Read what has a position now: a leader that does not answer keeps only its own partitions waiting."""
-            for state, position_version in asked.items():
-                if state.where in found and state.position_version == position_version:
-                    state.begin(found[state.where][0])
-                    state.from_beginning = False
-            self._attempted.set()
-            self._keep_fetchers()
-
-        _, failures = await ask_offsets(self._cluster, wanted, PREPARE_TIMEOUT_S, begin)
-        for where, error in failures.items():
+    async def _position(self, states: list[Assigned]) -> bool:
+        """Have positions asked for; whether all that can be had are there. A silent leader keeps nobody else waiting."""
+        self._positions.ask([state for state in states if self._positions.can_ask(state)])
+        await self._positions.wait(self._changed)
+        try:
+            self._positions.raise_failure()
+        except OttlaError:
             self._refresh_wanted = True
-            raise type(error)(f"{where}: {error}", topic=where.topic, partition=where.partition, broker=error.broker)
+            raise
         for state in states:
-            if state not in asked and state.fetch_offset == UNKNOWN:
+            if not self._positions.can_ask(state) and state.fetch_offset == UNKNOWN:
                 text = f"{state.where} has no position and auto_offset_reset is 'none'"
                 raise OffsetOutOfRange(text, topic=state.where.topic, partition=state.where.partition)
+        if any(state.fetch_offset == UNKNOWN for state in self._subscription.assigned.values()):
+            self._changed.set()  # it came to be while its leader was asked something else: go round once more
+            return False
+        return True
+
+    def _positions_found(self) -> None:
+        self._attempted.set()
+        self._keep_fetchers()
 
     # --- fetching ------------------------------------------------------------------------------------------------------
 

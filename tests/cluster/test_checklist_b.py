@@ -7,12 +7,15 @@ import pytest
 from ottla.wire.admin import (
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
+    ConfigAlteration,
     ConfigReplacement,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     ElectionType,
     ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest,
     NewPartitions,
     NewTopic,
     Reassignment,
@@ -219,7 +222,9 @@ def requests_for_the_controller(name: str) -> list[Request]:
         DeleteTopicsRequest([TopicToDelete(name)], 10_000),
         CreatePartitionsRequest([NewPartitions(name, 2)], 10_000),
         AlterConfigsRequest([ConfigReplacement(2, name, {})], 10_000),
+        IncrementalAlterConfigsRequest([ConfigAlteration(2, name, [])], 10_000),
         AlterPartitionReassignmentsRequest([Reassignment(name, 0, [0])], 10_000),
+        ListPartitionReassignmentsRequest(None, 10_000),
         ElectLeadersRequest(ElectionType.PREFERRED, None, 10_000),
     ]
 

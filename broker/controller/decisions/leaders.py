@@ -18,7 +18,7 @@ class Leaders:
         self._epoch = controller_epoch
         self._cluster = cluster
         self._default_min_insync = default_min_insync
-        self.leaving: set[int] = set()
+        self.shutting_down: set[int] = set()
         """Brokers that are about to stop."""
         self._failed: dict[TopicPartition, set[int]] = {}  # replicas whose disk failed in this life of their broker
         self.distrusted: dict[TopicPartition, set[int]] = {}
@@ -106,7 +106,7 @@ class Leaders:
     def elections(self, among: Iterable[TopicPartition] | None = None) -> list[Action]:
         """New leaders where the old one is gone, where there was none, or where somebody in the ISR cannot be counted on."""
         changes = []
-        staying = self._cluster.brokers.keys() - self.leaving
+        staying = self._cluster.brokers.keys() - self.shutting_down
         for where in self.among(among):
             topic = self._cluster.topics[where.topic]
             state = topic.states[where.partition].state
@@ -142,7 +142,7 @@ class Leaders:
         )
         if not decided.isr:
             return Leadership(NO_LEADER, state.isr, state.elr, tuple(sorted(lost & {*state.isr, *state.elr})))
-        asked_to_go = state.leader in self.leaving or state.leader in self._failed.get(where, ())
+        asked_to_go = state.leader in self.shutting_down or state.leader in self._failed.get(where, ())
         if decided.leader == NO_LEADER and asked_to_go and state.leader in isr:
             # It leaves, or its disk failed, but nobody else can lead: it stays. What it has can still be read.
             return Leadership(state.leader, isr, elr)
@@ -163,7 +163,7 @@ class Leaders:
 
     def able(self, where: TopicPartition) -> set[int]:
         """The brokers that can be counted on to lead a partition, as far as their disks and lives are concerned."""
-        return self._cluster.brokers.keys() - self.leaving - self._failed.get(where, set())
+        return self._cluster.brokers.keys() - self.shutting_down - self._failed.get(where, set())
 
     def not_preferred(self, wanted: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
         """Those (of all, if none are named) that another replica than the first of their assignment leads, which lives."""
@@ -182,7 +182,7 @@ class Leaders:
             topic = self._cluster.topics[where.topic]
             state = topic.states[where.partition].state
             preferred = topic.replicas[where.partition][0]
-            able = preferred in state.isr and preferred not in self.leaving
+            able = preferred in state.isr and preferred not in self.shutting_down
             doubted = self.distrusted.get(where, set()) | self.lost.get(where, set())
             if able and preferred not in doubted:
                 changes.append(self.change(where, Leadership(preferred, state.isr, state.elr)))

@@ -78,7 +78,7 @@ class ControllerState:
         joined = brokers.keys() - self.brokers.keys()
         gone = self.brokers.keys() - brokers.keys()
         self._cluster.brokers = dict(brokers)
-        self._leaders.leaving &= brokers.keys() - joined
+        self._leaders.shutting_down &= brokers.keys() - joined
         self._leaders.mended(joined | gone)
         if not joined and not gone:
             return actions
@@ -106,11 +106,11 @@ class ControllerState:
                 actions += self._reassignment.finish(name)  # who was away when its replica had to go
         return actions
 
-    def broker_leaves(self, broker: int) -> list[Action]:
+    def broker_shuts_down(self, broker: int) -> list[Action]:
         """A broker is about to stop and asks to be relieved first."""
         if broker not in self.brokers:
             return []
-        self._leaders.leaving.add(broker)
+        self._leaders.shutting_down.add(broker)
         return self._leaders.elections()
 
     def replicas_failed(self, broker: int, partitions: Iterable[TopicPartition]) -> list[Action]:
@@ -139,7 +139,7 @@ class ControllerState:
             if not set(topics[where.topic].replicas[where.partition]).isdisjoint(brokers)
         ]
 
-    def relieved(self, broker: int) -> list[Action]:
+    def stop_replicas_of(self, broker: int) -> list[Action]:
         """What a broker that leaves must let go of, once others lead: it must not be let into an ISR again."""
         partitions = [
             where

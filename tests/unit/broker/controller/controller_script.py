@@ -175,7 +175,7 @@ class ControllerScript:
         return self.show(self.controller.broker_is_behind(int(command.words[0])))
 
     def do_leaves(self, command: Command) -> list[str]:
-        return self.show(self.controller.broker_leaves(int(command.words[0])))
+        return self.show(self.controller.broker_shuts_down(int(command.words[0])))
 
     def do_failed(self, command: Command) -> list[str]:
         broker, *names = command.words

@@ -12,7 +12,8 @@ import pytest
 
 from ottla.client.consuming import consumer as consumer_module
 from ottla.client.consuming.consumer import AsyncConsumer
-from ottla.client.consuming.fetch_loop import EMPTY_FETCH_S, PREPARE_TIMEOUT_S
+from ottla.client.consuming.fetch_loop import EMPTY_FETCH_S
+from ottla.client.consuming.position_loop import POSITION_TIMEOUT_S
 from ottla.net.exchange import Answer
 from ottla.wire.messages import Request
 from ottla.wire.requests import FetchRequest
@@ -39,20 +40,20 @@ class CountedChannel(FakeChannel):
 
     async def request(self, request: Request, timeout_s: float) -> Answer:
         self._brokers.fetches += isinstance(request, FetchRequest)
-        if self._broker in self._brokers.silent:
-            await asyncio.Event().wait()
         await asyncio.sleep(0)
+        while self._broker in self._brokers.silent:  # noqa: ASYNC110  # a broker that is paused
+            await asyncio.sleep(0.001)
         return self._world.answer(self._broker, request)
 
 
 @asynccontextmanager
 async def reading(
-    monkeypatch: pytest.MonkeyPatch, *, silent: set[int], **options: Any
+    monkeypatch: pytest.MonkeyPatch, *, silent: set[int], leaders: tuple[int, int] = (0, 1), **options: Any
 ) -> AsyncIterator[tuple[AsyncConsumer, Brokers]]:
-    """Of two brokers each leads one partition, with three records in it."""
+    """Two partitions, with three records in each."""
     world = World(random.Random(1), brokers=2, partitions=2)
     for number, replica in enumerate(world.truth):
-        replica.leader, replica.ends = number, [0, 3]
+        replica.leader, replica.ends = leaders[number], [0, 3]
     world.tell()
     for broker in world.brokers:
         world.hear(broker)
@@ -77,9 +78,33 @@ async def _deliver(world: World) -> None:
 async def test_leader_that_does_not_answer_keeps_only_its_own_partitions_waiting(monkeypatch) -> None:
     async with reading(monkeypatch, silent={0}) as (consumer, _):
         began = time.monotonic()
-        records = await consumer.poll(timeout=2 * PREPARE_TIMEOUT_S)
+        records = await consumer.poll(timeout=2 * POSITION_TIMEOUT_S)
         assert {record.partition for record in records} == {1}
-        assert time.monotonic() - began < PREPARE_TIMEOUT_S / 2
+        assert time.monotonic() - began < POSITION_TIMEOUT_S / 2
+
+
+async def test_partition_that_is_assigned_while_a_leader_does_not_answer_is_read_at_once(monkeypatch) -> None:
+    async with reading(monkeypatch, silent={0}) as (consumer, _):
+        await consumer.assign([(TOPIC, 0)])
+        await eventually(lambda: not consumer._fetch_loop._positions.settled)
+        began = time.monotonic()
+        await consumer.assign([(TOPIC, 0), (TOPIC, 1)])
+        records = await consumer.poll(timeout=2 * POSITION_TIMEOUT_S)
+        assert {record.partition for record in records} == {1}
+        assert time.monotonic() - began < POSITION_TIMEOUT_S / 2
+
+
+async def test_partition_that_is_assigned_while_its_leader_is_asked_for_another_is_asked_for_next(monkeypatch) -> None:
+    async with reading(monkeypatch, silent={0}, leaders=(0, 0)) as (consumer, brokers):
+        await consumer.assign([(TOPIC, 0)])
+        await eventually(lambda: not consumer._fetch_loop._positions.settled)
+        await consumer.assign([(TOPIC, 0), (TOPIC, 1)])
+        await asyncio.sleep(0)
+        brokers.silent.clear()
+        seen: set[int] = set()
+        async with asyncio.timeout(POSITION_TIMEOUT_S):
+            while len(seen) < 2:
+                seen |= {record.partition for record in await consumer.poll(timeout=1)}
 
 
 async def test_broker_that_need_not_wait_is_not_asked_without_a_pause(monkeypatch) -> None:
