@@ -99,6 +99,10 @@ class ClusterView:
     def endpoint(self, broker_id: int) -> BrokerEndpoint | None:
         return self.brokers.get(broker_id)
 
+    def endpoint_through(self, broker_id: int, listener: str) -> BrokerEndpoint | None:
+        """Where clients that came in through a listener find a broker."""
+        return next((broker for broker in self._brokers_through(listener) if broker.id == broker_id), None)
+
     def topic(self, name: str) -> TopicMetadata | None:
         return self._topics.get(name)
 

@@ -96,6 +96,17 @@ class BrokerConfig:
     leader_imbalance_check_interval_seconds: int = setting(
         300, "how often leadership is given back to preferred leaders that are in sync"
     )
+    group_max_size: int = setting(1000, "how many members a consumer group may have")
+    group_initial_rebalance_delay_ms: int = setting(
+        0, "how long an empty group waits for more members before its first generation begins"
+    )
+    group_min_session_timeout_ms: int = setting(500, "the shortest session.timeout.ms that members may ask for")
+    group_max_session_timeout_ms: int = setting(1_800_000, "the longest session.timeout.ms that members may ask for")
+    offset_metadata_max_bytes: int = setting(4096, "the longest text that may be committed with an offset")
+    offsets_retention_minutes: int = setting(
+        7 * 24 * 60, "how long the offsets of a group are kept that has no members and commits nothing"
+    )
+    offsets_retention_check_interval_ms: int = setting(600_000, "how often groups that nobody uses are looked for")
     socket_request_max_bytes: int = setting(100 * 1024 * 1024, "the longest request")
     queued_max_request_bytes: int = setting(512 * 1024 * 1024, "memory for requests that have arrived in part")
     queued_max_response_bytes: int = setting(

@@ -1,7 +1,7 @@
 """A broker, put together: builds the parts in order, stops them in reverse.
 
-The steps are those of ``Node._start``: zookeeper, storage, replication, serving, membership. What one step has made, the next
-ones are given. Whoever wants to hear of something is added to that thing's list of listeners: here, and nowhere else.
+The steps are those of ``Node._start``: zookeeper, storage, replication, groups, serving, membership. What one step has made
+the next ones are given. Whoever wants to hear of something is added to that thing's list of listeners: here, and nowhere else.
 """
 
 import asyncio
@@ -10,36 +10,26 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 
-from ottla import __version__, compiled
+from ottla import compiled
 from ottla.broker.admin.app import AdminServer
-from ottla.broker.api.configs import ConfigHandlers
-from ottla.broker.api.control import ControlHandlers
-from ottla.broker.api.describe_configs import DescribeConfigsHandler, broker_defaults
 from ottla.broker.api.dispatch import Dispatch
-from ottla.broker.api.fetch import FetchHandler
-from ottla.broker.api.leadership import LeadershipHandlers
-from ottla.broker.api.metadata import ApiVersionsHandler, MetadataHandler
-from ottla.broker.api.offsets import ListOffsetsHandler
-from ottla.broker.api.produce import ProduceHandler
-from ottla.broker.api.producer_ids import InitProducerIdHandler
-from ottla.broker.api.replica_fetch import ReplicaFetchHandler
-from ottla.broker.api.routes import Handlers, routes
-from ottla.broker.api.topics import TopicHandlers
+from ottla.broker.api.routes import routes
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
-from ottla.broker.controller.claims import ControllerClaims
 from ottla.broker.controller.control_loop import ControllerPolicy
 from ottla.broker.controller_client import controlled_shutdown, report_failed_replicas
 from ottla.broker.data_folders import log_defaults, open_log_dirs
 from ottla.broker.data_loop import DataLoop
 from ottla.broker.data_trust import DataTrust
 from ottla.broker.gauges import Gauges
+from ottla.broker.groups.groups_loop import GroupLimits, Groups
+from ottla.broker.handlers import handlers_of
 from ottla.broker.listeners import parse_address
 from ottla.broker.membership_loop import MembershipLoop
 from ottla.broker.metrics import Metrics
+from ottla.broker.parts import Parts, Replication, Storage
 from ottla.broker.peers import BrokerPrincipal, Handshakes, Identity
 from ottla.broker.purgatory import Purgatories
 from ottla.broker.replication.durable_loop import DurablePartitions
@@ -76,26 +66,6 @@ GC_THRESHOLDS = (10_000, 10, 10)
 
 DIALECTS = (NATIVE,)
 """What is spoken at the listeners; the first bytes of a connection pick one."""
-
-
-@dataclass(frozen=True)
-class Storage:
-    """What the storage step made."""
-
-    log_dirs: list[LogDir]
-    trust: DataTrust
-    flusher: Flusher
-
-
-@dataclass(frozen=True)
-class Replication:
-    """What the replication step made."""
-
-    partitions: Partitions
-    fetchers: Fetchers
-    sessions: FetchSessions
-    purgatories: Purgatories
-    isr_loop: IsrLoop
 
 
 class Node:
@@ -140,9 +110,11 @@ class Node:
         storage = await self._open_storage(identity.cluster_id)
         membership = self._membership(session, identity, view, storage)
         replication = self._start_replication(session, membership, view, storage)
-        server = await self._serve(session, membership, view, replication)
-        await self._start_admin(server, membership, view, storage, replication)
-        await self._join_cluster(session, membership, view, storage, replication)
+        groups = self._start_groups(session, membership, view)
+        parts = Parts(session, membership, view, storage, replication, groups, self._metrics)
+        server = await self._serve(parts)
+        await self._start_admin(server, parts)
+        await self._join_cluster(parts)
 
     def _stops(self, stop: Callable[[], Awaitable[None]], limit_s: float | None = PART_STOP_LIMIT_S) -> None:
         """How a part is stopped when its turn comes. One that cannot in time must not keep the logs from being closed."""
@@ -233,13 +205,21 @@ class Node:
         membership.on_fenced.append(partitions.step_down_all)
         return Replication(partitions, fetchers, sessions, purgatories, isr_loop)
 
+    # --- groups --------------------------------------------------------------------------------------------------------
+
+    def _start_groups(self, session: ZkSession, membership: MembershipLoop, view: ClusterView) -> Groups:
+        groups = Groups(session, self._config.broker_id, view, _group_limits(self._config), lambda: membership.unsure)
+        view.on_changed.append(groups.brokers_changed)
+        membership.on_fenced.append(groups.give_all_up)
+        groups.start()
+        self._stops(groups.stop)
+        return groups
+
     # --- serving -------------------------------------------------------------------------------------------------------
 
-    async def _serve(
-        self, session: ZkSession, membership: MembershipLoop, view: ClusterView, replication: Replication
-    ) -> Server:
-        handshakes = Handshakes()
-        handlers = self._handlers(session, membership, view, replication, handshakes)
+    async def _serve(self, parts: Parts) -> Server:
+        membership, handshakes = parts.membership, Handshakes()
+        handlers = handlers_of(parts, handshakes, self._config)
         dispatch = Dispatch(routes(handlers), self._metrics)
         server = Server(dispatch, self._config.limits(), self._turn, DIALECTS)
 
@@ -247,7 +227,7 @@ class Node:
             if isinstance(connection.principal, BrokerPrincipal):
                 membership.peer_lost(connection.principal.broker_id)
 
-        server.on_closed += [handshakes.closed, broker_lost]
+        server.on_closed += [handshakes.closed, handlers.groups.connection_closed, broker_lost]
         self._stops(server.stop)
         listeners = self._config.all_listeners()
         for address in listeners.bound:
@@ -256,55 +236,9 @@ class Node:
         membership.set_addresses(listeners.advertised(self.ports), listeners.inter_broker)
         return server
 
-    def _handlers(
-        self,
-        session: ZkSession,
-        membership: MembershipLoop,
-        view: ClusterView,
-        replication: Replication,
-        handshakes: Handshakes,
-    ) -> Handlers:
-        partitions, purgatories, metrics = replication.partitions, replication.purgatories, self._metrics
-        for_replicas = ReplicaFetchHandler(replication.sessions, replication.isr_loop.may_have_caught_up)
-        return Handlers(
-            produce=ProduceHandler(partitions, view, purgatories.produce, metrics, lambda: membership.unsure),
-            fetch=FetchHandler(partitions, view, purgatories.fetch, metrics, for_replicas),
-            list_offsets=ListOffsetsHandler(partitions, view),
-            metadata=MetadataHandler(view),
-            api_versions=ApiVersionsHandler(lambda: membership.identity, handshakes, f"ottla {__version__}"),
-            init_producer_id=InitProducerIdHandler(session, self._config.broker_id),
-            topics=TopicHandlers(lambda: membership.controller),
-            describe_configs=DescribeConfigsHandler(
-                view, broker_defaults(log_defaults(self._config), self._config.min_insync_replicas)
-            ),
-            configs=ConfigHandlers(lambda: membership.controller),
-            leadership=LeadershipHandlers(lambda: membership.controller),
-            control=ControlHandlers(
-                lambda: membership.identity, handshakes, partitions, view, ControllerClaims(session)
-            ),
-        )
-
-    async def _start_admin(
-        self,
-        server: Server,
-        membership: MembershipLoop,
-        view: ClusterView,
-        storage: Storage,
-        replication: Replication,
-    ) -> None:
-        partitions, isr_loop = replication.partitions, replication.isr_loop
-        gauges = Gauges(
-            self._metrics,
-            server,
-            replication.purgatories,
-            replication.sessions,
-            partitions,
-            storage.log_dirs,
-            isr_loop,
-        )
-        admin = AdminServer(
-            self._metrics.registry, lambda: _why_not_ready(membership, view, partitions), gauges.refresh
-        )
+    async def _start_admin(self, server: Server, parts: Parts) -> None:
+        gauges = Gauges(server, parts)
+        admin = AdminServer(self._metrics.registry, lambda: _why_not_ready(parts), gauges.refresh)
         address = parse_address("admin.listener", self._config.admin_listener)
         self.admin_port = await _listen("admin.listener", admin.start, address)
         self._stops(admin.stop)
@@ -327,26 +261,20 @@ class Node:
             storage.trust,
         )
 
-    async def _join_cluster(
-        self,
-        session: ZkSession,
-        membership: MembershipLoop,
-        view: ClusterView,
-        storage: Storage,
-        replication: Replication,
-    ) -> None:
-        config, partitions = self._config, replication.partitions
+    async def _join_cluster(self, parts: Parts) -> None:
+        config, membership, view = self._config, parts.membership, parts.view
+        partitions = parts.replication.partitions
         await membership.start()
         self._stops(membership.stop)
         data = DataLoop(
-            session,
+            parts.session,
             membership,
-            storage.trust,
+            parts.storage.trust,
             all_told=lambda life: (
                 view.told_in == life and view.replicas_of(config.broker_id) <= partitions.told_in(life)
             ),
             waited_for=lambda: partitions.waited_for,
-            resume=partial(replication.fetchers.update_all, partitions),
+            resume=partial(parts.replication.fetchers.update_all, partitions),
         )
         view.on_changed.append(data.controller_spoke)
         data.start()
@@ -366,12 +294,25 @@ async def _listen(name: str, start: Callable[[str, int], Awaitable[int]], at: Li
         ) from None
 
 
-def _why_not_ready(membership: MembershipLoop, view: ClusterView, partitions: Partitions) -> str | None:
+def _group_limits(config: BrokerConfig) -> GroupLimits:
+    return GroupLimits(
+        max_size=config.group_max_size,
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        min_session_timeout_ms=config.group_min_session_timeout_ms,
+        max_session_timeout_ms=config.group_max_session_timeout_ms,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        retention_ms=config.offsets_retention_minutes * 60_000,
+        check_interval_s=config.offsets_retention_check_interval_ms / 1000,
+    )
+
+
+def _why_not_ready(parts: Parts) -> str | None:
+    membership, view = parts.membership, parts.view
     if not membership.registered:
         return "not registered in ZooKeeper"
     if not view.known:
         return "waiting for the controller"
-    missing = view.replicas_of(membership.identity.broker_id) - partitions.names()
+    missing = view.replicas_of(membership.identity.broker_id) - parts.replication.partitions.names()
     if missing:
         return f"waiting for the controller's word on {len(missing)} partitions"
     return None

@@ -19,6 +19,19 @@ from ottla.wire.control import (
     UpdateMetadataRequest,
     WitnessRequest,
 )
+from ottla.wire.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
 from ottla.wire.messages import Request
 from ottla.wire.requests import (
     ApiVersionsRequest,
@@ -46,6 +59,17 @@ REQUESTS: dict[int, type[Request]] = {
         IncrementalAlterConfigsRequest,
         AlterPartitionReassignmentsRequest,
         ListPartitionReassignmentsRequest,
+        FindCoordinatorRequest,
+        JoinGroupRequest,
+        SyncGroupRequest,
+        HeartbeatRequest,
+        LeaveGroupRequest,
+        OffsetCommitRequest,
+        OffsetFetchRequest,
+        OffsetDeleteRequest,
+        DescribeGroupsRequest,
+        ListGroupsRequest,
+        DeleteGroupsRequest,
         BrokerHandshakeRequest,
         WitnessRequest,
         ControlledShutdownRequest,

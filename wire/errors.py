@@ -116,8 +116,24 @@ class StaleControllerEpoch(OttlaError, code=11):
     """The request comes from a controller that has been replaced."""
 
 
+class OffsetMetadataTooLarge(OttlaError, code=12):
+    """The text beside a committed offset is too long."""
+
+
 class NetworkException(OttlaError, code=13, retriable=True, refresh_metadata=True):
     """The connection closed before the answer came; whether the request took effect is unknown."""
+
+
+class CoordinatorLoadInProgress(OttlaError, code=14, retriable=True):
+    """The coordinator is reading what it must know of the group."""
+
+
+class CoordinatorNotAvailable(OttlaError, code=15, retriable=True):
+    """The group has no coordinator at the moment."""
+
+
+class NotCoordinator(OttlaError, code=16, retriable=True):
+    """Another broker coordinates this group."""
 
 
 class InvalidTopic(OttlaError, code=17):
@@ -138,6 +154,30 @@ class NotEnoughReplicasAfterAppend(OttlaError, code=20, retriable=True):
 
 class InvalidRequiredAcks(OttlaError, code=21):
     """acks must be 0, 1 or -1 (all)."""
+
+
+class IllegalGeneration(OttlaError, code=22):
+    """The group is in another generation by now."""
+
+
+class InconsistentGroupProtocol(OttlaError, code=23):
+    """The member has no assignor, or kind of group, in common with the others."""
+
+
+class InvalidGroupId(OttlaError, code=24):
+    """The group id is not a legal one."""
+
+
+class UnknownMemberId(OttlaError, code=25):
+    """The group has no such member (any more)."""
+
+
+class InvalidSessionTimeout(OttlaError, code=26):
+    """The session timeout is out of the range that the broker allows."""
+
+
+class RebalanceInProgress(OttlaError, code=27):
+    """The group is about to begin its next generation: join it again."""
 
 
 class ClusterAuthorizationFailed(OttlaError, code=31):
@@ -208,6 +248,14 @@ class UnknownProducerId(OttlaError, code=59):
     """The partition knows nothing of this producer id."""
 
 
+class NonEmptyGroup(OttlaError, code=68):
+    """The group has members."""
+
+
+class GroupIdNotFound(OttlaError, code=69):
+    """There is no such group."""
+
+
 class FetchSessionIdNotFound(OttlaError, code=70, retriable=True):
     """The broker does not know what was fetched over this connection before: begin anew."""
 
@@ -250,6 +298,22 @@ class OffsetNotAvailable(OttlaError, code=78, retriable=True):
 
 class ThrottlingQuotaExceeded(OttlaError, code=89, retriable=True):
     """More is asked than can be done now: ask again later."""
+
+
+class MemberIdRequired(OttlaError, code=79):
+    """Join again, with the member id of this answer."""
+
+
+class GroupMaxSizeReached(OttlaError, code=81):
+    """The group has as many members as it may have."""
+
+
+class FencedInstanceId(OttlaError, code=82):
+    """Another member with the same group.instance.id has taken this one's place."""
+
+
+class GroupSubscribedToTopic(OttlaError, code=86):
+    """Members of the group subscribe to the topic."""
 
 
 class InvalidRecord(OttlaError, code=87):

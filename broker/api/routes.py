@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
-from ottla.broker.api.configs import ConfigHandlers
 from ottla.broker.api.control import ControlHandlers
+from ottla.broker.api.controller.configs import ConfigHandlers
+from ottla.broker.api.controller.leadership import LeadershipHandlers
+from ottla.broker.api.controller.topics import TopicHandlers
 from ottla.broker.api.dispatch import ApiHandler, Route
-from ottla.broker.api.leadership import LeadershipHandlers
-from ottla.broker.api.topics import TopicHandlers
+from ottla.broker.api.group_admin import GroupAdminHandlers
+from ottla.broker.api.group_offsets import GroupOffsetHandlers
+from ottla.broker.api.groups import GroupHandlers
 from ottla.broker.api.who_may import (
     brokers,
     consumers_and_the_replica_itself,
@@ -32,6 +35,9 @@ class Handlers:
     configs: ConfigHandlers
     leadership: LeadershipHandlers
     control: ControlHandlers
+    groups: GroupHandlers
+    group_offsets: GroupOffsetHandlers
+    group_admin: GroupAdminHandlers
 
 
 def routes(to: Handlers) -> dict[Api, Route]:
@@ -51,6 +57,17 @@ def routes(to: Handlers) -> dict[Api, Route]:
         Api.ALTER_PARTITION_REASSIGNMENTS: Route(to.leadership.reassign, everybody),
         Api.LIST_PARTITION_REASSIGNMENTS: Route(to.leadership.reassignments, everybody),
         Api.ELECT_LEADERS: Route(to.leadership.elect, everybody),
+        Api.FIND_COORDINATOR: Route(to.groups.find_coordinator, everybody),
+        Api.JOIN_GROUP: Route(to.groups.join, everybody),
+        Api.SYNC_GROUP: Route(to.groups.sync, everybody),
+        Api.HEARTBEAT: Route(to.groups.heartbeat, everybody),
+        Api.LEAVE_GROUP: Route(to.groups.leave, everybody),
+        Api.OFFSET_COMMIT: Route(to.group_offsets.commit, everybody),
+        Api.OFFSET_FETCH: Route(to.group_offsets.fetch, everybody),
+        Api.OFFSET_DELETE: Route(to.group_offsets.delete, everybody),
+        Api.DESCRIBE_GROUPS: Route(to.group_admin.describe, everybody),
+        Api.LIST_GROUPS: Route(to.group_admin.list, everybody),
+        Api.DELETE_GROUPS: Route(to.group_admin.delete, everybody),
         Api.BROKER_HANDSHAKE: Route(to.control.handshake, everybody),
         Api.WITNESS: Route(to.control.witness, brokers),
         Api.CONTROLLED_SHUTDOWN: Route(to.leadership.shutdown, the_broker_itself),

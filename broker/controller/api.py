@@ -112,8 +112,11 @@ class ControllerApi:
         )
         return topic_id
 
-    async def delete_topic(self, name: str, asked: Asked, *, topic_id: str = "") -> None:
-        """Mark a topic for deletion and wait until it is gone; when time is over, it goes on being deleted."""
+    async def delete_topic(self, name: str, asked: Asked, *, topic_id: str = "") -> str:
+        """Mark a topic for deletion and wait until it is gone; when time is over, it goes on being deleted. Gives its name.
+
+        By name, by id, or by both: then another topic of that name stays.
+        """
         if not name and topic_id:
             name = self._requests.name_of(topic_id)
 
@@ -128,6 +131,7 @@ class ControllerApi:
                     f"topic {name!r} is still being deleted: a broker that holds some of it does not answer"
                 )
             await _heard(gone.result(), asked)
+        return name
 
     async def create_partitions(self, new: NewPartitions, asked: Asked, *, validate_only: bool = False) -> None:
         """Let a topic have more partitions than it has."""

@@ -94,7 +94,8 @@ def test_topic_named_twice_and_lists_that_are_empty_or_too_long(controller: RawC
 def test_topic_is_deleted_by_its_id(admin: Admin, controller: RawClient, name: str) -> None:
     topic_id = admin.create_topic(name)
     by_id = DeleteTopicsRequest([TopicToDelete("", topic_id)], 5000)
-    assert codes(controller.ask(by_id, DeleteTopicsResponse).topics) == [0]
+    [deleted] = controller.ask(by_id, DeleteTopicsResponse).topics
+    assert (deleted.error_code, deleted.name, deleted.topic_id) == (0, name, topic_id)
     assert name not in admin.list_topics()
     assert codes(controller.ask(by_id, DeleteTopicsResponse).topics) == [UnknownTopicId.code]
 

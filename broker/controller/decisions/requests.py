@@ -152,9 +152,10 @@ class Requests:
     def reassignments(self, wanted: Sequence[TopicPartition] | None) -> list[OngoingReassignment]:
         """Which partitions are being moved; those that are not there are not."""
         found = []
+        named = set(wanted) if wanted is not None else None
         for name, topic in sorted(self._cluster.topics.items()):
             for number in topic.moving():
-                if topic.is_moving(number) and (wanted is None or TopicPartition(name, number) in wanted):
+                if topic.is_moving(number) and (named is None or TopicPartition(name, number) in named):
                     adding, removing = topic.adding.get(number, ()), topic.removing.get(number, ())
                     found.append(
                         OngoingReassignment(name, number, list(topic.replicas[number]), list(adding), list(removing))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from ottla.broker.api.each import Controller, asked_by, check_count, each, present
+from ottla.broker.api.controller.each import Controller, asked_by, check_count, each, present
 from ottla.broker.api.later import while_asked
 from ottla.broker.controller.api import Asked
 from ottla.net.connection import Connection

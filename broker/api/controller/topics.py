@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ottla.broker.api.each import Controller, asked_by, check_count, each, present
+from ottla.broker.api.controller.each import Controller, asked_by, check_count, each, present
 from ottla.broker.api.later import while_asked
 from ottla.broker.controller.api import Asked
 from ottla.net.connection import Connection
@@ -59,17 +59,17 @@ class TopicHandlers:
         check_count(request.topics, TOPICS_MAX)
         controller = present(self._controller)
 
-        async def delete(topic: TopicToDelete, asked: Asked) -> None:
-            await controller.delete_topic(topic.name, asked, topic_id=topic.topic_id)
+        async def delete(topic: TopicToDelete, asked: Asked) -> str:
+            return await controller.delete_topic(topic.name, asked, topic_id=topic.topic_id)
 
         async def delete_all() -> Reply:
             asked = asked_by(incoming, request.timeout_ms)
             topics = request.topics
-            outcomes = await each(topics, lambda topic: topic.name or topic.topic_id, delete, asked, at_once=True)
+            outcomes = await each(topics, lambda topic: topic.name or topic.topic_id, delete, asked, at_once=TOPICS_MAX)
             return Reply(
                 DeleteTopicsResponse(
                     [
-                        TopicResult(done.error_code, done.error_message, topic.name, topic.topic_id)
+                        TopicResult(done.error_code, done.error_message, topic.name or done.value, topic.topic_id)
                         for topic, done in zip(topics, outcomes, strict=True)
                     ]
                 )

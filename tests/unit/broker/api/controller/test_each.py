@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ottla.broker.api.each import Outcome, each
+from ottla.broker.api.controller.each import Outcome, each
 from ottla.broker.controller.api import Asked
 from ottla.wire.errors import InvalidRequest, InvalidTopic, RequestTimedOut
 
@@ -50,13 +50,13 @@ async def test_nothing_is_asked_and_nothing_answered() -> None:
 
 async def test_time_is_over_for_all_at_once_and_what_was_not_begun_is_not_done() -> None:
     doing = Doing()
-    outcomes = await each(["slow", "late"], str, doing.do, Asked("a test", 0.01))
+    outcomes = await each(["slow", "late"], str, doing.do, Asked("a test", 0.01), at_once=1)
     assert codes(outcomes) == [0, RequestTimedOut.code]
     assert doing.done == ["slow"]
 
 
-async def test_what_may_be_done_at_once_is() -> None:
+async def test_what_may_be_done_at_once_is_begun_in_order() -> None:
     doing = Doing()
-    outcomes = await each(["slow", "a"], str, doing.do, Asked("a test", 0.01), at_once=True)
+    outcomes = await each(["slow", "a"], str, doing.do, Asked("a test", 0.01), at_once=2)
     assert codes(outcomes) == [0, 0]
     assert doing.done == ["slow", "a"]

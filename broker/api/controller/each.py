@@ -1,4 +1,4 @@
-"""Many things asked of the controller in one request: one after the other, and a result for each."""
+"""Many things asked of the controller in one request: they are begun in order, a few at a time, and each has a result."""
 
 import asyncio
 import time
@@ -13,7 +13,11 @@ from ottla.wire.errors import NO_ERROR, InvalidRequest, NotController, OttlaErro
 T = TypeVar("T")
 
 ITEMS_MAX = 10_000
+AT_ONCE = 16
+"""The controller does one after the other; meanwhile brokers hear of those before. No more, for others wait for it too."""
 TIMEOUT_MAX_S = 120.0
+CLIENT_ID_TOLD = 64
+"""Characters: what a client calls itself comes into the log."""
 
 Controller = Callable[[], ControllerApi | None]
 """Gives the controller if it is on this broker."""
@@ -34,7 +38,7 @@ def present(controller: Controller) -> ControllerApi:
 
 
 def asked_by(incoming: IncomingRequest, timeout_ms: int) -> Asked:
-    return Asked(f"client {incoming.client_id!r}", min(max(timeout_ms, 1) / 1000, TIMEOUT_MAX_S))
+    return Asked(f"client {incoming.client_id[:CLIENT_ID_TOLD]!r}", min(max(timeout_ms, 1) / 1000, TIMEOUT_MAX_S))
 
 
 def check_count(items: Sequence[object], limit: int = ITEMS_MAX) -> None:
@@ -48,7 +52,7 @@ async def each(
     do: Callable[[T, Asked], Awaitable[str | None]],
     asked: Asked,
     *,
-    at_once: bool = False,
+    at_once: int = AT_ONCE,
 ) -> list[Outcome]:
     """What came of each, in order. What is named twice is refused both times; what was not begun in time is not done."""
     named = Counter(map(key, items))
@@ -65,6 +69,10 @@ async def each(
         except OttlaError as error:
             return Outcome(error.code, str(error))
 
-    if at_once:
-        return await asyncio.gather(*map(one, items))
-    return [await one(item) for item in items]
+    room = asyncio.Semaphore(at_once)
+
+    async def one_in_turn(item: T) -> Outcome:
+        async with room:
+            return await one(item)
+
+    return await asyncio.gather(*map(one_in_turn, items))

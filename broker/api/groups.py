@@ -1,0 +1,150 @@
+"""Being a member of a group: FindCoordinator, JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable
+
+from ottla.broker.api.later import while_asked
+from ottla.broker.groups.groups_loop import Coordinated, Groups, GroupWait
+from ottla.broker.groups.membership import Client
+from ottla.net.connection import Connection
+from ottla.net.reply import Later, Reply
+from ottla.wire.dialect import IncomingRequest
+from ottla.wire.errors import InvalidRequest, InvalidSessionTimeout, OttlaError, PolicyViolation
+from ottla.wire.groups import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+)
+
+KEYS_MAX = 1000
+GROUPS_OF_A_CONNECTION = 100
+"""How many groups a client may bring into being over one connection: each costs znodes and memory."""
+
+
+class GroupHandlers:
+    """Whatever is asked of a group that is at hand is decided at once; one that is not is read first."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self._joined: Counter[Hashable] = Counter()
+
+    def connection_closed(self, connection: Hashable) -> None:
+        self._joined.pop(connection, None)
+
+    def find_coordinator(self, incoming: IncomingRequest, connection: Connection) -> Reply:
+        request = incoming.message
+        assert isinstance(request, FindCoordinatorRequest)
+        if len(request.groups) > KEYS_MAX:
+            raise InvalidRequest(f"{len(request.groups)} groups in one request; at most {KEYS_MAX}")
+        return Reply(FindCoordinatorResponse([self._find(group, connection.listener) for group in request.groups]))
+
+    def _find(self, group_id: str, listener: str) -> Coordinator:
+        try:
+            found = self._groups.coordinator_of(group_id, listener)
+        except OttlaError as error:
+            return Coordinator(error.code, str(error), group_id)
+        return Coordinator(0, "", group_id, found.id, found.host, found.port)
+
+    def join(self, incoming: IncomingRequest, connection: Connection) -> Later:
+        request = incoming.message
+        assert isinstance(request, JoinGroupRequest)
+        self._check_join(request)
+        if self._groups.loaded(request.group_id) is None:
+            self._count_new(connection)
+        client = Client(incoming.client_id, connection.ip)
+        wait = GroupWait()
+
+        def join(one: Coordinated) -> None:
+            wait.waits_in(one.group)
+            self._groups.apply(one, one.group.join(wait, request, client, time.monotonic()))
+
+        return self._with_group(request.group_id, wait, join)
+
+    def _check_join(self, request: JoinGroupRequest) -> None:
+        limits = self._groups.limits
+        low, high = limits.min_session_timeout_ms, limits.max_session_timeout_ms
+        if not low <= request.session_timeout_ms <= high:
+            raise InvalidSessionTimeout(f"session.timeout.ms={request.session_timeout_ms}; allowed are {low} to {high}")
+        if not 0 <= request.rebalance_timeout_ms <= 2**31 - 1:
+            raise InvalidRequest(f"rebalance timeout of {request.rebalance_timeout_ms} ms")
+        names = [request.protocol_type, request.member_id, request.group_instance_id or ""]
+        size = sum(len(one.name) + len(one.metadata) for one in request.protocols) + sum(map(len, names))
+        if size > limits.metadata_max_bytes:
+            raise InvalidRequest(f"a member that tells {size} bytes of itself; allowed are {limits.metadata_max_bytes}")
+
+    def _count_new(self, connection: Hashable) -> None:
+        self._joined[connection] += 1
+        if self._joined[connection] > GROUPS_OF_A_CONNECTION:
+            raise PolicyViolation(f"more than {GROUPS_OF_A_CONNECTION} groups over one connection")
+
+    def sync(self, incoming: IncomingRequest, connection: Connection) -> Later:
+        request = incoming.message
+        assert isinstance(request, SyncGroupRequest)
+        limit = self._groups.limits.metadata_max_bytes
+        if any(len(one.assignment) > limit for one in request.assignments):
+            raise InvalidRequest(f"an assignment of more than {limit} bytes")
+        wait = GroupWait()
+
+        def sync(one: Coordinated) -> None:
+            wait.waits_in(one.group)
+            self._groups.apply(one, one.group.sync(wait, request, time.monotonic()))
+
+        return self._with_group(request.group_id, wait, sync)
+
+    def heartbeat(self, incoming: IncomingRequest, connection: Connection) -> Later | Reply:
+        request = incoming.message
+        assert isinstance(request, HeartbeatRequest)
+        wait = GroupWait()
+
+        def heartbeat(one: Coordinated) -> None:
+            error = one.group.heartbeat(
+                request.member_id, request.group_instance_id, request.generation_id, time.monotonic()
+            )
+            wait.give(
+                Reply(HeartbeatResponse(error.code, str(error)) if error is not None else HeartbeatResponse(0, ""))
+            )
+
+        return self._with_group(request.group_id, wait, heartbeat, make=False)
+
+    def leave(self, incoming: IncomingRequest, connection: Connection) -> Later:
+        request = incoming.message
+        assert isinstance(request, LeaveGroupRequest)
+        wait = GroupWait()
+
+        def leave(one: Coordinated) -> None:
+            left, effects = one.group.leave(request.members, time.monotonic())
+            self._groups.apply(one, effects)
+            wait.give(Reply(LeaveGroupResponse(0, "", tuple(left))))
+
+        return self._with_group(request.group_id, wait, leave, make=False)
+
+    def _with_group(
+        self, group_id: str, wait: GroupWait, work: Callable[[Coordinated], None], *, make: bool = True
+    ) -> Later:
+        """Do it now if the group is at hand, else when it is."""
+        at_hand = self._groups.loaded(group_id)
+        if at_hand is not None:
+            work(at_hand)
+            return wait
+
+        async def load_and_work() -> Reply:
+            work(await self._groups.get(group_id, make=make))
+            return Reply(None)
+
+        def loaded(task: "asyncio.Future[Reply]") -> None:
+            error = None if task.cancelled() else task.exception()
+            if isinstance(error, OttlaError):
+                wait.give(Reply(None, error=error))
+            elif error is not None:
+                raise error
+
+        while_asked(load_and_work()).add_done_callback(loaded)
+        return wait

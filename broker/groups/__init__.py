@@ -1,0 +1,6 @@
+"""Consumer groups, on the coordinator's side. ``membership`` decides; the loops around it keep what it decided in ZooKeeper.
+
+A group's coordinator is one of the live brokers, found by a hash (``coordinator``). What it knows of the group it has read from
+the group's znode and written there. Every write checks that znode's version, so that of two brokers that both believe to
+coordinate a group one can write nothing, and therefore tells nobody anything that counts [I22].
+"""

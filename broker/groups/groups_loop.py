@@ -1,0 +1,341 @@
+"""The groups that this broker coordinates: loaded when somebody asks, kept while it is their coordinator, and their time."""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ottla.broker.cluster_view import ClusterView
+from ottla.broker.groups.coordinator import coordinator_of
+from ottla.broker.groups.membership import Answer, Effect, Group, GroupState, Write
+from ottla.broker.groups.mirror import members_of, owners_of, sentence
+from ottla.broker.groups.writes_loop import GroupWrites, PendingWrite
+from ottla.net.reply import Later, Reply
+from ottla.wire.errors import (
+    CoordinatorNotAvailable,
+    GroupIdNotFound,
+    InvalidGroupId,
+    NonEmptyGroup,
+    NotCoordinator,
+    OttlaError,
+)
+from ottla.wire.messages import BrokerEndpoint
+from ottla.zk.errors import BadVersion, NoNode, ZkError
+from ottla.zk.groups import GroupWrite, LoadedGroup, delete_tree, group_names, load_group
+from ottla.zk.session.session import ZkSession
+from ottla.zk.znodes.consumers import GroupZnode
+
+logger = logging.getLogger(__name__)
+
+GROUP_ID_MAX = 255
+TOUCH_MS = 3_600_000
+"""How exactly it is known when a group was last used: it is written no more often than that for its own sake."""
+
+
+@dataclass(frozen=True)
+class GroupLimits:
+    """What groups may cost; Kafka's names where it has them."""
+
+    max_size: int = 1000
+    initial_rebalance_delay_ms: int = 0
+    min_session_timeout_ms: int = 500
+    max_session_timeout_ms: int = 1_800_000
+    metadata_max_bytes: int = 64 * 1024
+    """What a member tells of itself, all protocols together; and what one is assigned."""
+    offset_metadata_max_bytes: int = 4096
+    retention_ms: int = 7 * 24 * 3_600_000
+    check_interval_s: float = 600.0
+
+
+class Coordinated:
+    """A group that this broker coordinates."""
+
+    def __init__(self, group: Group, loaded: LoadedGroup) -> None:
+        self.group = group
+        self.loaded = loaded
+        self.over = False
+        """Whether another broker coordinates it by now."""
+        self.timer: asyncio.TimerHandle | None = None
+        self.unwritten: deque[list[Answer]] = deque()
+        """For each write that is on its way, the answers that wait for it."""
+
+
+class GroupWait(Later):
+    """An answer that a member waits for."""
+
+    __slots__ = ("_forget",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._forget: Callable[[], None] | None = None
+
+    def waits_in(self, group: Group) -> None:
+        self._forget = lambda: group.forget(self)
+
+    def abandon(self) -> None:
+        if self.open and self._forget is not None:
+            self._forget()
+        super().abandon()
+
+
+class Groups:
+    """Owns a task that forgets groups which nobody has used for long, from ``start`` to ``stop``."""
+
+    def __init__(
+        self,
+        session: ZkSession,
+        broker_id: int,
+        view: ClusterView,
+        limits: GroupLimits,
+        unsure: Callable[[], bool],
+    ) -> None:
+        """``unsure`` tells whether ZooKeeper may have given this broker up."""
+        self.limits = limits
+        self._session = session
+        self._broker_id = broker_id
+        self._view = view
+        self._unsure = unsure
+        self._writes = GroupWrites(session)
+        self._groups: dict[str, Coordinated] = {}
+        self._loading: dict[str, asyncio.Task[Coordinated]] = {}
+        self._deleting: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="groups")
+
+    async def stop(self) -> None:
+        tasks = [task for task in (self._task, *self._loading.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.give_all_up()
+        await self._writes.stop()
+
+    # --- who coordinates what ----------------------------------------------------------------------------------------------
+
+    def coordinator_of(self, group_id: str, listener: str) -> BrokerEndpoint:
+        """Where a client that came in through a listener finds it. CoordinatorNotAvailable if this broker does not know."""
+        check_group_id(group_id)
+        broker = coordinator_of(group_id, self._view.brokers) if self._view.known else None
+        endpoint = self._view.endpoint_through(broker, listener) if broker is not None else None
+        if endpoint is None:
+            raise CoordinatorNotAvailable("this broker knows of no other yet")
+        return endpoint
+
+    def check_mine(self, group_id: str) -> None:
+        """NotCoordinator unless this broker is the group's coordinator, as far as it knows."""
+        check_group_id(group_id)
+        if self._unsure():
+            raise NotCoordinator("this broker is cut off from ZooKeeper, and may coordinate nothing any more")
+        if not self._view.known or coordinator_of(group_id, self._view.brokers) != self._broker_id:
+            raise NotCoordinator(f"broker {self._broker_id} does not coordinate group {group_id!r}")
+
+    def loaded(self, group_id: str) -> Coordinated | None:
+        """The group, if it is at hand."""
+        self.check_mine(group_id)
+        return self._groups.get(group_id)
+
+    async def get(self, group_id: str, *, make: bool = True) -> Coordinated:
+        """The group. One that does not exist is made if wanted; else GroupIdNotFound."""
+        found = self.loaded(group_id)
+        if found is not None:
+            return found
+        if group_id in self._deleting:
+            raise CoordinatorNotAvailable(f"group {group_id!r} is being deleted")
+        task = self._loading.get(group_id)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._load(group_id, make), name=f"load group {group_id}")
+            self._loading[group_id] = task
+            task.add_done_callback(lambda _: self._loading.pop(group_id, None))
+        return await asyncio.shield(task)
+
+    async def _load(self, group_id: str, make: bool) -> Coordinated:
+        """Read everything, and write that this broker coordinates it: whoever did before can write nothing from then on."""
+        try:
+            loaded = await load_group(self._session, group_id, make=make)
+            if loaded is None:
+                raise GroupIdNotFound(f"group {group_id!r} does not exist")
+            mine = replace(loaded.znode, coordinator=self._broker_id, touched_ms=loaded.znode.touched_ms or _now_ms())
+            stat = await self._session.set(GroupZnode.path(group_id), mine.encode(), loaded.version)
+        except (BadVersion, NoNode):
+            raise CoordinatorNotAvailable(f"group {group_id!r} changed hands while it was read") from None
+        except ZkError as error:
+            raise CoordinatorNotAvailable(f"ZooKeeper cannot be asked about group {group_id!r}: {error}") from None
+        loaded.znode, loaded.version = mine, stat.version
+        self.check_mine(group_id)  # it may have another coordinator by now
+        group = Group(
+            group_id,
+            lambda name: f"{name[:100]}-{uuid.uuid4()}",
+            max_size=self.limits.max_size,
+            initial_delay_s=self.limits.initial_rebalance_delay_ms / 1000,
+        )
+        group.load(mine, time.monotonic())
+        coordinated = self._groups[group_id] = Coordinated(group, loaded)
+        logger.info(
+            "group is coordinated here group=%s generation=%d members=%d offsets=%d",
+            group_id, group.generation, len(group.members), len(loaded.offsets),
+        )  # fmt: skip
+        self._set_timer(coordinated)
+        return coordinated
+
+    def brokers_changed(self) -> None:
+        """Groups that have another coordinator by now are let go: whoever waits is told to look for it."""
+        for group_id, coordinated in list(self._groups.items()):
+            if coordinator_of(group_id, self._view.brokers) != self._broker_id:
+                self._give_up(coordinated)
+
+    def give_all_up(self) -> None:
+        """This life of the broker is over."""
+        for coordinated in list(self._groups.values()):
+            self._give_up(coordinated)
+
+    def _give_up(self, coordinated: Coordinated) -> None:
+        group = coordinated.group
+        if coordinated.over:
+            return
+        coordinated.over = True
+        if self._groups.get(group.group_id) is coordinated:
+            del self._groups[group.group_id]
+        if coordinated.timer is not None:
+            coordinated.timer.cancel()
+        why = NotCoordinator(f"broker {self._broker_id} coordinates group {group.group_id!r} no more")
+        self._answer_all([effect for effect in group.give_up(why) if isinstance(effect, Answer)])
+        self._writes.drop(coordinated.loaded, why)
+        logger.info("group is coordinated elsewhere group=%s", group.group_id)
+
+    # --- what is decided ---------------------------------------------------------------------------------------------------
+
+    def apply(self, coordinated: Coordinated, effects: list[Effect]) -> None:
+        """Carry out what a group decided, in order."""
+        for effect in effects:
+            if isinstance(effect, Write):
+                self._write(coordinated, effect)
+            elif coordinated.unwritten:
+                coordinated.unwritten[-1].append(effect)  # Invariant: nobody is told what is not written yet
+            else:
+                self._answer_all([effect])
+        self._set_timer(coordinated)
+
+    def _answer_all(self, answers: list[Answer]) -> None:
+        for ticket, response in answers:
+            assert isinstance(ticket, Later)
+            ticket.give(Reply(response))
+
+    def _write(self, coordinated: Coordinated, write: Write) -> None:
+        record = replace(write.record, coordinator=self._broker_id, touched_ms=_now_ms())
+        logger.info("%s", sentence(coordinated.group.group_id, record, coordinated.group.why))
+
+        coordinated.unwritten.append(list(write.then))
+
+        def fill(operations: GroupWrite) -> None:
+            operations.set_members(members_of(record))
+            if record.assigned or not record.members:
+                operations.own(owners_of(record))
+
+        def done(error: OttlaError | None) -> None:
+            answers = coordinated.unwritten.popleft()
+            if error is None:
+                coordinated.loaded.znode = record
+                self._answer_all(answers)
+                return
+            # What could not be written is not decided: whoever coordinates next begins with what stands there.
+            for ticket, _ in answers:
+                assert isinstance(ticket, Later)
+                ticket.give(Reply(None, error=NotCoordinator(f"it could not be written: {error}")))
+            self._give_up(coordinated)
+
+        self._writes.put(PendingWrite(coordinated.loaded, fill, done, record))
+
+    def commit(
+        self, coordinated: Coordinated, fill: Callable[[GroupWrite], None], done: Callable[[OttlaError | None], None]
+    ) -> None:
+        """Write offsets, with whatever other groups have to write."""
+        record = None
+        if _now_ms() - coordinated.loaded.znode.touched_ms > TOUCH_MS:
+            record = replace(coordinated.group.record(), coordinator=self._broker_id, touched_ms=_now_ms())
+            coordinated.loaded.znode = record
+
+        def written(error: OttlaError | None) -> None:
+            if isinstance(error, NotCoordinator):
+                self._give_up(coordinated)
+            done(error)
+
+        self._writes.put(PendingWrite(coordinated.loaded, fill, written, record))
+
+    def _set_timer(self, coordinated: Coordinated) -> None:
+        """Its next deadline. One that has moved further away is noticed when the earlier one comes."""
+        deadline = coordinated.group.next_deadline()
+        if deadline is None or coordinated.over:
+            return
+        loop = asyncio.get_running_loop()
+        when = loop.time() + max(0.0, deadline - time.monotonic())
+        if coordinated.timer is not None:
+            if coordinated.timer.when() <= when and not coordinated.timer.cancelled():
+                return
+            coordinated.timer.cancel()
+        coordinated.timer = loop.call_at(when, self._time_has_come, coordinated)
+
+    def _time_has_come(self, coordinated: Coordinated) -> None:
+        coordinated.timer = None
+        if not coordinated.over:
+            self.apply(coordinated, coordinated.group.tick(time.monotonic()))
+
+    # --- forgetting --------------------------------------------------------------------------------------------------------
+
+    async def names(self) -> list[str]:
+        """Of all groups that this broker coordinates, at hand or not."""
+        try:
+            names = await group_names(self._session)
+        except ZkError as error:
+            raise CoordinatorNotAvailable(f"ZooKeeper cannot be asked: {error}") from None
+        return [name for name in names if coordinator_of(name, self._view.brokers) == self._broker_id]
+
+    async def delete(self, group_id: str) -> None:
+        """Forget a group without members, and all that it committed."""
+        coordinated = await self.get(group_id, make=False)
+        if coordinated.group.state is not GroupState.EMPTY:
+            raise NonEmptyGroup(f"group {group_id!r} has {len(coordinated.group.members)} members")
+        self._give_up(coordinated)
+        self._deleting.add(group_id)
+        try:
+            # Nobody else may coordinate it by now, and nothing that is still on its way may be written after this.
+            await self._session.set(GroupZnode.path(group_id), b"", coordinated.loaded.version)
+            await delete_tree(self._session, GroupZnode.path(group_id))
+        except (BadVersion, NoNode):
+            raise NotCoordinator(f"another broker coordinates group {group_id!r} by now") from None
+        except ZkError as error:
+            raise CoordinatorNotAvailable(f"group {group_id!r} was not wholly deleted: {error}") from None
+        finally:
+            self._deleting.discard(group_id)
+        logger.info("group deleted group=%s", group_id)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self.limits.check_interval_s)
+            try:
+                await self.forget_old()
+            except OttlaError as error:
+                logger.info("groups were not looked over error=%s", error)
+            except Exception:
+                logger.exception("looking over groups failed")
+
+    async def forget_old(self) -> None:
+        """Groups that had no members and committed nothing for offsets.retention.minutes."""
+        for name in await self.names():
+            coordinated = await self.get(name, make=False)
+            idle_ms = _now_ms() - coordinated.loaded.znode.touched_ms
+            if coordinated.group.state is GroupState.EMPTY and idle_ms > self.limits.retention_ms:
+                await self.delete(name)
+
+
+def check_group_id(group_id: str) -> None:
+    if not group_id or len(group_id) > GROUP_ID_MAX:
+        raise InvalidGroupId(f"group id {group_id[:40]!r}: it must have 1 to {GROUP_ID_MAX} characters")
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,47 @@
+"""The handlers of all requests, each given the parts that it needs."""
+
+from ottla import __version__
+from ottla.broker.api.control import ControlHandlers
+from ottla.broker.api.controller.configs import ConfigHandlers
+from ottla.broker.api.controller.leadership import LeadershipHandlers
+from ottla.broker.api.controller.topics import TopicHandlers
+from ottla.broker.api.describe_configs import DescribeConfigsHandler, broker_defaults
+from ottla.broker.api.fetch import FetchHandler
+from ottla.broker.api.group_admin import GroupAdminHandlers
+from ottla.broker.api.group_offsets import GroupOffsetHandlers
+from ottla.broker.api.groups import GroupHandlers
+from ottla.broker.api.metadata import ApiVersionsHandler, MetadataHandler
+from ottla.broker.api.offsets import ListOffsetsHandler
+from ottla.broker.api.produce import ProduceHandler
+from ottla.broker.api.producer_ids import InitProducerIdHandler
+from ottla.broker.api.replica_fetch import ReplicaFetchHandler
+from ottla.broker.api.routes import Handlers
+from ottla.broker.config import BrokerConfig
+from ottla.broker.controller.claims import ControllerClaims
+from ottla.broker.data_folders import log_defaults
+from ottla.broker.parts import Parts
+from ottla.broker.peers import Handshakes
+
+
+def handlers_of(parts: Parts, handshakes: Handshakes, config: BrokerConfig) -> Handlers:
+    membership, view, session, metrics = parts.membership, parts.view, parts.session, parts.metrics
+    partitions, purgatories = parts.replication.partitions, parts.replication.purgatories
+    for_replicas = ReplicaFetchHandler(parts.replication.sessions, parts.replication.isr_loop.may_have_caught_up)
+    return Handlers(
+        produce=ProduceHandler(partitions, view, purgatories.produce, metrics, lambda: membership.unsure),
+        fetch=FetchHandler(partitions, view, purgatories.fetch, metrics, for_replicas),
+        list_offsets=ListOffsetsHandler(partitions, view),
+        metadata=MetadataHandler(view),
+        api_versions=ApiVersionsHandler(lambda: membership.identity, handshakes, f"ottla {__version__}"),
+        init_producer_id=InitProducerIdHandler(session, membership.identity.broker_id),
+        topics=TopicHandlers(lambda: membership.controller),
+        describe_configs=DescribeConfigsHandler(
+            view, broker_defaults(log_defaults(config), config.min_insync_replicas)
+        ),
+        configs=ConfigHandlers(lambda: membership.controller),
+        leadership=LeadershipHandlers(lambda: membership.controller),
+        control=ControlHandlers(lambda: membership.identity, handshakes, partitions, view, ControllerClaims(session)),
+        groups=GroupHandlers(parts.groups),
+        group_offsets=GroupOffsetHandlers(parts.groups, view, session),
+        group_admin=GroupAdminHandlers(parts.groups),
+    )
