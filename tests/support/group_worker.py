@@ -2,7 +2,7 @@
 
     python group_worker.py <bootstrap> <group> <topic> <file> <strategy> <instance or ->
 
-Lines: ``own <generation> <partition,..>``, ``read <partition> <first> <next>``, ``commit <partition>:<next>,..``, each with a time.
+Lines, each with a time: ``own <generation> <partition,..>``, ``read <partition> <first> <next>``, ``commit <partition>:<next>,..``.
 What it read it commits by itself, before it polls again.
 """
 
