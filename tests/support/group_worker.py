@@ -2,7 +2,7 @@
 
     python group_worker.py <bootstrap> <group> <topic> <file> <strategy> <instance or ->
 
-Lines, each with its time: ``own <generation> <partition,..>``, ``read <partition> <first> <next>``, ``commit <partition>:<next>``
+Lines: ``own <generation> <partition,..>``, ``read <partition> <first> <next>``, ``commit <partition>:<next>``
 and so on. What it read it commits by itself, before it polls again.
 """
 
