@@ -15,10 +15,12 @@ logger = logging.getLogger(__name__)
 
 
 class Answers:
-    """Invariant: answers leave in the order of their requests. ``ready`` is called when the next one may be."""
+    """Invariant: answers leave in the order of their requests. ``ready`` is called when the next one may be; none is converted
+    unless the peer ``takes`` those before it, for what is converted lies in memory."""
 
-    def __init__(self, ready: Callable[[], None]) -> None:
+    def __init__(self, ready: Callable[[], None], takes: Callable[[], bool]) -> None:
         self._ready = ready
+        self._takes = takes
         self._owed: deque[list[Buffer] | tuple[IncomingRequest, Later] | _Conversion] = deque()
         self.held = 0
         """How much memory those have that are there, and wait behind others."""
@@ -51,7 +53,8 @@ class Answers:
             if reply is None:
                 return None
             if reply.attachments and request.dialect.converts:
-                self._convert(request, reply)
+                if self._takes():
+                    self._convert(request, reply)
                 return None
             pieces = encode(request, reply)
         elif isinstance(head, _Conversion):

@@ -79,7 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reader = FrameReader(host.pool, host.limits.first_frame_max)
         self._transport: asyncio.Transport | None = None
         self._dialect: Dialect | None = None
-        self._answers = Answers(self._promise_kept)
+        self._answers = Answers(self._promise_kept, lambda: self._stalled_at is None)
         self._out: list[Buffer] = []
         self._working = False
         self._greeted = False
@@ -134,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._stalled_at = None
-        self._answers.try_next_again()
+        self._promise_kept()  # what was held back meanwhile
         self._work()
 
     # --- requests ----------------------------------------------------------------------------------------------------
