@@ -95,10 +95,7 @@ class Answers:
     def _converted(
         self, conversion: "_Conversion", request: IncomingRequest, done: "asyncio.Future[list[Buffer]]"
     ) -> None:
-        error = None if done.cancelled() else done.exception()
-        if error is not None:
-            logger.error("an answer could not be converted api=%d", request.api, exc_info=error)
-        failed = done.cancelled() or error is not None
+        failed = done.cancelled() or done.exception() is not None
         conversion.pieces = encode(request, Reply(None)) if failed else done.result()
         self._ready()
 
@@ -121,6 +118,9 @@ def encode(request: IncomingRequest, reply: Reply) -> list[Buffer]:
         return dialect.encode_response(request, reply.message, reply.attachments)
     except LocalProtocolError as error:
         return dialect.encode_error(request, InvalidRequest(f"the answer would be too long: {error}"))
+    except Exception:  # raised, it would leave those behind it without an answer
+        logger.exception("an answer could not be encoded api=%d", request.api)
+        return dialect.encode_error(request, UnknownServerError("the broker's log has the details"))
 
 
 def memory_of(pieces: list[Buffer]) -> int:

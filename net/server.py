@@ -99,7 +99,10 @@ class Server:
         if not self.connections:
             self._empty.set()
         for closed in self.on_closed:
-            closed(connection)
+            try:
+                closed(connection)
+            except Exception:  # of one listener: the others, and whoever waits for answers here, must hear of it
+                logger.exception("what follows from the end of a connection failed peer=%s", connection.peer)
 
     def complain(self, connection: Connection, why: str) -> None:
         self.refused += 1
