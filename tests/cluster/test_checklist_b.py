@@ -1,4 +1,4 @@
-"""CHECKLIST.md, section B: the controller. Three brokers that the tests kill and start again."""
+"""docs/checklist.md, section B: the controller. Three brokers that the tests kill and start again."""
 
 import re
 
