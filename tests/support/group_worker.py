@@ -2,8 +2,8 @@
 
     python group_worker.py <bootstrap> <group> <topic> <file> <strategy> <instance or ->
 
-Lines, each with a time: ``own <generation> <partition,..>``, ``read <partition> <first> <next>``, ``commit <partition>:<next>,..``.
-What it read it commits by itself, before it polls again.
+Lines: ``own <generation> <partition,..>``, ``read <partition> <first> <next>``, ``commit <partition>:<next>``
+and so on. What it read it commits by itself, before it polls again.
 """
 
 import os
