@@ -41,7 +41,7 @@ def handlers_of(parts: Parts, handshakes: Handshakes, config: BrokerConfig) -> H
         configs=ConfigHandlers(lambda: membership.controller),
         leadership=LeadershipHandlers(lambda: membership.controller),
         control=ControlHandlers(lambda: membership.identity, handshakes, partitions, view, ControllerClaims(session)),
-        groups=GroupHandlers(parts.groups),
+        groups=GroupHandlers(parts.groups, purgatories.heartbeat),
         group_offsets=GroupOffsetHandlers(parts.groups, view, session),
         group_admin=GroupAdminHandlers(parts.groups),
     )

@@ -110,7 +110,7 @@ class Node:
         storage = await self._open_storage(identity.cluster_id)
         membership = self._membership(session, identity, view, storage)
         replication = self._start_replication(session, membership, view, storage)
-        groups = self._start_groups(session, membership, view)
+        groups = self._start_groups(session, membership, view, replication.purgatories)
         parts = Parts(session, membership, view, storage, replication, groups, self._metrics)
         server = await self._serve(parts)
         await self._start_admin(server, parts)
@@ -207,10 +207,13 @@ class Node:
 
     # --- groups --------------------------------------------------------------------------------------------------------
 
-    def _start_groups(self, session: ZkSession, membership: MembershipLoop, view: ClusterView) -> Groups:
+    def _start_groups(
+        self, session: ZkSession, membership: MembershipLoop, view: ClusterView, purgatories: Purgatories
+    ) -> Groups:
         groups = Groups(session, self._config.broker_id, view, _group_limits(self._config), lambda: membership.unsure)
         view.on_changed.append(groups.brokers_changed)
         membership.on_fenced.append(groups.give_all_up)
+        groups.on_changed.append(purgatories.heartbeat.touch)
         groups.start()
         self._stops(groups.stop)
         return groups

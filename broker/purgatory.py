@@ -174,6 +174,8 @@ class Purgatories:
         """Produce requests, until their records are committed."""
         self.fetch = Purgatory(turn)
         """Fetches of consumers, until more records are committed."""
+        self.heartbeat = Purgatory(turn)
+        """Heartbeats of groups' members, until they must join again."""
 
     def partition_changed(self, partition: Located) -> None:
         """More of it is committed, or it is not what it was."""

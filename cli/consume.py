@@ -1,6 +1,7 @@
 """``ottla consume``: read records."""
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,10 +13,11 @@ from ottla.cli.output import flush, write
 from ottla.cli.records import VERBS_HELP, record_printer
 from ottla.cli.start_offsets import parse_start, start_offsets
 from ottla.cli.topic import not_found
-from ottla.wire.errors import UnknownTopicOrPartition
+from ottla.wire.errors import ConfigError, UnknownTopicOrPartition
+from ottla.wire.names import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.client import Consumer, Record, TopicPartition
+    from ottla.client import Consumer, Record
 
 _POLL_S = 0.5
 _POLL_RECORDS = 5_000
@@ -28,7 +30,11 @@ def consume(
         typer.Option(
             "-o", "--offset", metavar="START", help="Where to begin: earliest, latest, OFFSET, -N (the last N) or @MS."
         ),
-    ] = "earliest",
+    ] = "",
+    group: Annotated[
+        str | None,
+        typer.Option("-g", "--group", help="Read as a member of this group: its share, from where it committed."),
+    ] = None,
     count: Annotated[int | None, typer.Option("-n", "--count", min=0, help="End after so many records.")] = None,
     partition: Annotated[int | None, typer.Option("-p", "--partition", min=0, help="Read this partition only.")] = None,
     record_format: Annotated[
@@ -40,7 +46,12 @@ def consume(
 ) -> None:
     """Read records and print each; goes on until Ctrl-C unless told when to end."""
     printer = record_printer(record_format)
-    start = parse_start(offset)
+    if group is not None:
+        _consume_as_member(
+            group, topics, offset, printer, count, partition, bootstrap, timeout, exit_at_end=exit_at_end
+        )
+        return
+    start = parse_start(offset or "earliest")
     places = _find_partitions(topics, partition, bootstrap, timeout)
     if count == 0:
         return
@@ -54,22 +65,75 @@ def consume(
             consumer.seek(where.topic, where.partition, first)
         consumer.assign(places)
         batches = _until_end(consumer, begin, latest) if exit_at_end else _for_ever(consumer)
-        left = count
-        for records in batches:
-            taken = records if left is None else records[:left]
+        for taken in _first(batches, count):
             write(b"".join(map(printer, taken)))
             flush()
-            if left is not None:
-                left -= len(taken)
-                if left == 0:
-                    return
+
+
+def _first(batches: "Iterator[list[Record]]", count: int | None) -> "Iterator[list[Record]]":
+    left = count
+    for records in batches:
+        taken = records if left is None else records[:left]
+        yield taken
+        if left is not None:
+            left -= len(taken)
+            if left == 0:
+                return
+
+
+def _consume_as_member(
+    group: str,
+    topics: list[str],
+    offset: str,
+    printer: "Callable[[Record], bytes]",
+    count: int | None,
+    partition: int | None,
+    bootstrap: str,
+    timeout: float,
+    *,
+    exit_at_end: bool,
+) -> None:
+    """What was printed is committed; whoever begins in a group where nothing was committed begins at ``offset``."""
+    if partition is not None:
+        raise ConfigError("-p and -g exclude each other", hint="a group says which partitions its members read")
+    if offset not in ("", "earliest", "latest"):
+        raise ConfigError(f"-o {offset} in a group", hint="earliest or latest; `ottla group reset` moves a group")
+    _find_partitions(topics, None, bootstrap, timeout)
+    from ottla.client import Consumer
+
+    with Consumer(
+        bootstrap_servers=bootstrap,
+        client_id=CLIENT_ID,
+        group_id=group,
+        auto_offset_reset=offset or "earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+        consumer.subscribe(topics)
+        batches = _until_idle(consumer, timeout) if exit_at_end else _for_ever(consumer)
+        for taken in _first(batches, count):
+            write(b"".join(map(printer, taken)))
+            flush()
+            if taken:
+                last = {TopicPartition(record.topic, record.partition): record.offset + 1 for record in taken}
+                consumer.commit(last, timeout=timeout)
+
+
+def _until_idle(consumer: "Consumer", timeout_s: float) -> "Iterator[list[Record]]":
+    """Until this member has nothing more to read of what it was given."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        records = consumer.poll(_POLL_S, _POLL_RECORDS)
+        yield records
+        mine = consumer.assignment()
+        if not records and (mine or time.monotonic() > deadline):
+            ends = consumer.end_offsets(mine)
+            if all(consumer.position(*where) >= end for where, end in ends.items()):
+                return
 
 
 def _find_partitions(
     topics: list[str], partition: int | None, bootstrap: str, timeout_s: float
 ) -> "list[TopicPartition]":
-    from ottla.client import TopicPartition
-
     places = []
     with open_admin(bootstrap, timeout_s) as admin:
         for name in dict.fromkeys(topics):

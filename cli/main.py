@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli import broker, chaos, cluster, consume, log, partition, produce, topic, up, zookeeper
+from ottla.cli import broker, chaos, cluster, consume, group, log, partition, produce, topic, up, zookeeper
 from ottla.cli.errors import BROKEN_PIPE, INTERRUPTED, report, report_usage
 from ottla.cli.output import OutputClosed, abandon_output, flush
 
@@ -33,6 +33,7 @@ app.add_typer(topic.app, name="topic")
 app.add_typer(partition.app, name="partition")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
+app.add_typer(group.app, name="group")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(log.app, name="log")
 app.add_typer(chaos.app, name="chaos")

@@ -18,6 +18,9 @@ from ottla.client.admin_requests import (
 )
 from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig, build
+from ottla.client.groups.commits import OffsetAndMetadata
+from ottla.client.groups.descriptions import GroupDescription, PartitionLag
+from ottla.client.groups.group_admin import GroupAdmin
 from ottla.client.offsets import list_offsets
 from ottla.client.wanted import (
     PartitionOutcomes,
@@ -71,6 +74,47 @@ class AsyncAdmin:
         if not self._closed:
             self._cluster.abandon()
             warnings.warn("an AsyncAdmin that nobody has any more was not closed", ResourceWarning, 2, source=self)
+
+    # --- groups ----------------------------------------------------------------------------------------------------------
+
+    async def list_groups(self, states: Iterable[str] = (), *, timeout: float = DEFAULT_TIMEOUT_S) -> dict[str, str]:
+        """All consumer groups and their states; only those in these states, if some are named."""
+        return await GroupAdmin(self._cluster).list_all(states, timeout)
+
+    async def describe_group(self, group: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> GroupDescription:
+        """A group's members and what each of them reads. GroupIdNotFound if there is none."""
+        return await GroupAdmin(self._cluster).describe(group, timeout)
+
+    async def group_offsets(
+        self, group: str, *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Everything that a group has committed."""
+        return await GroupAdmin(self._cluster).offsets(group, timeout)
+
+    async def group_lag(self, group: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> dict[TopicPartition, PartitionLag]:
+        """How far a group is behind."""
+        return await GroupAdmin(self._cluster).lag(group, timeout)
+
+    async def alter_group_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int],
+        *,
+        timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        """Let a group go on from these offsets. It must have no members."""
+        wanted = {TopicPartition(*where): offset for where, offset in offsets.items()}
+        await GroupAdmin(self._cluster).alter_offsets(group, wanted, timeout)
+
+    async def delete_group_offsets(
+        self, group: str, partitions: Iterable[tuple[str, int]], *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        """Forget what a group has committed of these, of topics that no member subscribes to."""
+        await GroupAdmin(self._cluster).delete_offsets(group, [TopicPartition(*where) for where in partitions], timeout)
+
+    async def delete_group(self, group: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        """Forget a group that has no members, and all that it committed."""
+        await GroupAdmin(self._cluster).delete(group, timeout)
 
     # --- topics ----------------------------------------------------------------------------------------------------------
 

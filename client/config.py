@@ -130,6 +130,23 @@ class ConsumerConfig(ClientConfig):
     auto_offset_reset: str = option(
         "latest", "where to begin when no position is known: earliest, latest or none (an error)"
     )
+    group_id: str = option(
+        "", "the group that the consumer is a member of; empty: none, it reads all partitions by itself"
+    )
+    group_instance_id: str | None = option(
+        None, "a name that this member keeps when it is started anew: so long its partitions wait for it"
+    )
+    session_timeout_ms: int = option(45_000, "a member that is not heard of for this long is out of its group")
+    heartbeat_interval_ms: int = option(3_000, "how often a member says that it lives; a rebalance is heard of at once")
+    max_poll_interval_ms: int = option(
+        300_000, "a member that does not poll for this long leaves its group until it does"
+    )
+    partition_assignment_strategy: str | Sequence[str] = option(
+        "cooperative-sticky",
+        "how a group shares partitions: range, roundrobin, sticky or cooperative-sticky; several, by preference",
+    )
+    enable_auto_commit: bool = option(True, "in a group: commit what was polled before, now and then and when closing")
+    auto_commit_interval_ms: int = option(5_000, "how often that is")
     fetch_min_bytes: int = option(1, "a broker answers a fetch once it has this many bytes")
     fetch_max_wait_ms: int = option(500, "a broker answers a fetch after this time in any case")
     fetch_max_bytes: int = option(50 * 1024 * 1024, "the most that one fetch brings")
@@ -146,9 +163,32 @@ class ConsumerConfig(ClientConfig):
         reset = self.auto_offset_reset
         require(reset in ("earliest", "latest", "none"), "auto_offset_reset", reset, "earliest, latest or none")
         self.require_positive("fetch_max_bytes", "max_partition_fetch_bytes", "max_poll_records", "fetch_buffer_bytes")
-        self.require_positive("consumer_timeout_ms")
+        self.require_positive(
+            "consumer_timeout_ms", "session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms"
+        )
+        require(
+            self.heartbeat_interval_ms < self.session_timeout_ms,
+            "heartbeat_interval_ms",
+            self.heartbeat_interval_ms,
+            f"less than session_timeout_ms ({self.session_timeout_ms})",
+        )
+        require(self.auto_commit_interval_ms >= 0, "auto_commit_interval_ms", self.auto_commit_interval_ms, "0 or more")
+        self._check_strategies()
         require(self.fetch_min_bytes >= 0, "fetch_min_bytes", self.fetch_min_bytes, "0 or more")
         require(self.fetch_max_wait_ms >= 0, "fetch_max_wait_ms", self.fetch_max_wait_ms, "0 or more milliseconds")
+
+    def _check_strategies(self) -> None:
+        given = self.partition_assignment_strategy
+        names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
+        known = ("range", "roundrobin", "sticky", "cooperative-sticky")
+        allowed = bool(names) and all(name in known for name in names)
+        require(allowed, "partition_assignment_strategy", given, f"some of {', '.join(known)}")
+        object.__setattr__(self, "partition_assignment_strategy", tuple(names))
+
+    @property
+    def assignors(self) -> tuple[str, ...]:
+        """The names in partition_assignment_strategy."""
+        return self.partition_assignment_strategy  # type: ignore[return-value]  # parsed in __post_init__
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ from ottla.net.busy_poll import stay_awake
 from ottla.net.channel import Channel
 from ottla.wire.errors import ClientClosed, OttlaError
 
-MAIN_LANE, FETCH_LANE, CONTROL_LANE = 0, 1, 2
-"""Answers come in the order of the requests, so a fetch that waits for records, or a change that waits for all brokers, would
-hold up all behind it: each kind goes over a connection of its own."""
+MAIN_LANE, FETCH_LANE, CONTROL_LANE, JOIN_LANE, HEARTBEAT_LANE, COMMIT_LANE = range(6)
+"""Answers come in the order of the requests, so a fetch that waits for records, a change that waits for all brokers, a join
+that waits for others or a heartbeat that waits for news would hold up all behind it: each kind has its own connection."""
 
 Address = tuple[str, int]
 

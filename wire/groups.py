@@ -111,12 +111,16 @@ class HeartbeatResponse(Failure):
 
 
 class HeartbeatRequest(Request):
+    """I am still here. Answered at once if the member must join again, else when ``max_wait_ms`` is over."""
+
     api = Api.HEARTBEAT
     response = HeartbeatResponse
     group_id: str
     generation_id: int
     member_id: str
     group_instance_id: str | None
+    max_wait_ms: int = 0
+    """So a member hears of a rebalance when it begins, however seldom it says that it lives."""
 
 
 class LeavingMember(Message):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from ottla.broker.api.later import while_asked
 from ottla.broker.groups.groups_loop import Coordinated, Groups, GroupWait
 from ottla.broker.groups.membership import Client
+from ottla.broker.purgatory import Purgatory
 from ottla.net.connection import Connection
 from ottla.net.reply import Later, Reply
 from ottla.wire.dialect import IncomingRequest
@@ -25,6 +26,7 @@ from ottla.wire.groups import (
 )
 
 KEYS_MAX = 1000
+HEARTBEAT_MAX_S = 60.0
 GROUPS_OF_A_CONNECTION = 100
 """How many groups a client may bring into being over one connection: each costs znodes and memory."""
 
@@ -32,8 +34,9 @@ GROUPS_OF_A_CONNECTION = 100
 class GroupHandlers:
     """Whatever is asked of a group that is at hand is decided at once; one that is not is read first."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: Groups, heartbeats: Purgatory) -> None:
         self._groups = groups
+        self._heartbeats = heartbeats
         self._joined: Counter[Hashable] = Counter()
 
     def connection_closed(self, connection: Hashable) -> None:
@@ -102,17 +105,32 @@ class GroupHandlers:
     def heartbeat(self, incoming: IncomingRequest, connection: Connection) -> Later | Reply:
         request = incoming.message
         assert isinstance(request, HeartbeatRequest)
+        who = request.member_id, request.group_instance_id, request.generation_id
+        at_hand = self._groups.loaded(request.group_id)
+        if at_hand is not None:
+            return self._heard(at_hand, request)
         wait = GroupWait()
 
         def heartbeat(one: Coordinated) -> None:
-            error = one.group.heartbeat(
-                request.member_id, request.group_instance_id, request.generation_id, time.monotonic()
-            )
-            wait.give(
-                Reply(HeartbeatResponse(error.code, str(error)) if error is not None else HeartbeatResponse(0, ""))
-            )
+            wait.give(_alive(one.group.heartbeat(*who, time.monotonic())))
 
         return self._with_group(request.group_id, wait, heartbeat, make=False)
+
+    def _heard(self, one: Coordinated, request: HeartbeatRequest) -> Later | Reply:
+        who = request.member_id, request.group_instance_id, request.generation_id
+        error = one.group.heartbeat(*who, time.monotonic())
+        wait_s = min(request.max_wait_ms / 1000, HEARTBEAT_MAX_S)
+        if error is not None or wait_s <= 0:
+            return _alive(error)
+
+        def must_join_again() -> Reply | None:
+            if one.over:
+                self._groups.check_mine(request.group_id)
+                return _alive(None)  # it went and came back: the member will ask again
+            why = one.group.why_join_again(*who)
+            return _alive(why) if why is not None else None
+
+        return self._heartbeats.wait(must_join_again, lambda: _alive(None), [request.group_id], wait_s)
 
     def leave(self, incoming: IncomingRequest, connection: Connection) -> Later:
         request = incoming.message
@@ -148,3 +166,7 @@ class GroupHandlers:
 
         while_asked(load_and_work()).add_done_callback(loaded)
         return wait
+
+
+def _alive(error: OttlaError | None) -> Reply:
+    return Reply(HeartbeatResponse(error.code, str(error)) if error is not None else HeartbeatResponse(0, ""))

@@ -102,6 +102,8 @@ class Groups:
         self._groups: dict[str, Coordinated] = {}
         self._loading: dict[str, asyncio.Task[Coordinated]] = {}
         self._deleting: set[str] = set()
+        self.on_changed: list[Callable[[str], None]] = []
+        """All are called with the id of a group that is not what it was, or is coordinated elsewhere."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -205,6 +207,7 @@ class Groups:
         why = NotCoordinator(f"broker {self._broker_id} coordinates group {group.group_id!r} no more")
         self._answer_all([effect for effect in group.give_up(why) if isinstance(effect, Answer)])
         self._writes.drop(coordinated.loaded, why)
+        self._changed(coordinated)
         logger.info("group is coordinated elsewhere group=%s", group.group_id)
 
     # --- what is decided ---------------------------------------------------------------------------------------------------
@@ -219,6 +222,11 @@ class Groups:
             else:
                 self._answer_all([effect])
         self._set_timer(coordinated)
+        self._changed(coordinated)
+
+    def _changed(self, coordinated: Coordinated) -> None:
+        for changed in self.on_changed:
+            changed(coordinated.group.group_id)
 
     def _answer_all(self, answers: list[Answer]) -> None:
         for ticket, response in answers:

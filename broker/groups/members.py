@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from ottla.wire.consumer_protocol import decode_subscription
 from ottla.wire.errors import (
     FencedInstanceId,
     GroupMaxSizeReached,
     InconsistentGroupProtocol,
+    InvalidRequest,
     MemberIdRequired,
     UnknownMemberId,
 )
@@ -234,6 +236,18 @@ def _is_same(member: Member, request: JoinGroupRequest) -> bool:
 
 def protocols_of(protocols: Iterable[GroupProtocol]) -> tuple[tuple[str, bytes], ...]:
     return tuple((protocol.name, protocol.metadata) for protocol in protocols)
+
+
+def wants(protocols: tuple[tuple[str, bytes], ...]) -> list[tuple[str, object]]:
+    """What a member wants, but for what it has: that is no news of one that comes back and has nothing yet."""
+    return [(name, _topics(metadata)) for name, metadata in protocols]
+
+
+def _topics(metadata: bytes) -> object:
+    try:
+        return decode_subscription(metadata).topics
+    except InvalidRequest:
+        return metadata  # of some other kind of group
 
 
 def common_protocols(members: Iterable[Member]) -> set[str]:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
-from ottla.broker.groups.members import Member, Members, Ticket, protocols_of
+from ottla.broker.groups.members import Member, Members, Ticket, protocols_of, wants
 from ottla.wire.errors import (
     IllegalGeneration,
     InconsistentGroupProtocol,
@@ -129,7 +129,8 @@ class Group:
             self._come_back(member)
         elif member.joining is not None:
             self._answer(member.joining, _join_failed(RebalanceInProgress("it has joined again since"), member))
-        news = member.protocols != protocols_of(request.protocols)
+        protocols = protocols_of(request.protocols)
+        news = wants(protocols) != wants(member.protocols) if came_back else protocols != member.protocols
         member.update(request, *client)
         member.heard(now)
         self.protocol_type = request.protocol_type
@@ -172,12 +173,19 @@ class Group:
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: float) -> OttlaError | None:
         """What the member is told: that all is well, or why it must join again."""
+        error = self.why_join_again(member_id, instance_id, generation)
+        member = self.members.get(member_id)
+        if member is not None and (error is None or isinstance(error, RebalanceInProgress)):
+            member.heard(now)
+        return error
+
+    def why_join_again(self, member_id: str, instance_id: str | None, generation: int) -> OttlaError | None:
+        """As ``heartbeat``, for one that was heard of before and waits for news."""
         try:
-            member = self.members.known(member_id, instance_id)
+            self.members.known(member_id, instance_id)
             self._check_generation(generation)
         except OttlaError as error:
             return error
-        member.heard(now)
         return RebalanceInProgress(self.why) if self.state is GroupState.PREPARING else None
 
     def leave(self, leaving: list[LeavingMember], now: float) -> tuple[list[LeftMember], list[Effect]]:

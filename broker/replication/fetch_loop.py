@@ -27,7 +27,7 @@ FLUSH_PATIENCE_S = 0.1
 
 
 class Fetchers:
-    """Who is followed. ``follow`` and ``unfollow`` may be called as often as one likes."""
+    """Who is followed. ``update`` may be called as often as one likes."""
 
     def __init__(
         self,

@@ -284,7 +284,7 @@ class Partition:
             self._cut(result.diverging_epoch, result.diverging_end)
             return
         if records:
-            self.log.append_as_follower(records)
+            self.log.append_as_follower(records, self.leader_epoch)
         high_watermark = min(result.high_watermark, self.log.log_end_offset)
         if high_watermark > self.high_watermark:
             self.high_watermark = high_watermark

@@ -85,11 +85,13 @@ def stamp_batches(
     return places
 
 
-def replicated_batches(records: memoryview, next_offset: int, latest_epoch: int, *, is_first: bool = False) -> Batches:
+def replicated_batches(
+    records: memoryview, next_offset: int, latest_epoch: int, leader_epoch: int, *, is_first: bool = False
+) -> Batches:
     """The whole batches that a leader sent; a fetch may end inside one, which is left out.
 
-    They must go on where this log ends, and epochs must not go back. If ``is_first``, the first batch may begin before: the
-    log is empty, and begins where the leader's does, which may be inside a batch.
+    They must go on where this log ends, and epochs must not go back nor past the leader's own. If ``is_first``, the first batch
+    may begin before: the log is empty, and begins where the leader's does, which may be inside a batch.
     """
     batches: Batches = []
     position = 0
@@ -103,8 +105,10 @@ def replicated_batches(records: memoryview, next_offset: int, latest_epoch: int,
             is_first and header.base_offset < next_offset < header.next_offset
         ):
             header = _begin_gap_at(next_offset, records, position, header)
-        if header.leader_epoch < max(latest_epoch, 0):
-            raise CorruptMessage(f"the leader sent epoch {header.leader_epoch} after epoch {latest_epoch}")
+        if not max(latest_epoch, 0) <= header.leader_epoch <= leader_epoch:
+            raise CorruptMessage(
+                f"the leader of epoch {leader_epoch} sent epoch {header.leader_epoch} after epoch {latest_epoch}"
+            )
         batches.append((position, header))
         position += size
         next_offset, latest_epoch, is_first = header.next_offset, header.leader_epoch, False

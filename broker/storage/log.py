@@ -13,7 +13,6 @@ from typing import Final
 from ottla.broker.storage.disk_health import DiskHealth
 from ottla.broker.storage.incoming import (
     Appended,
-    Batches,
     places_of,
     produced_batches,
     replicated_batches,
@@ -21,18 +20,14 @@ from ottla.broker.storage.incoming import (
     stamp_batches,
 )
 from ottla.broker.storage.log_config import LOG_APPEND_TIME, LogConfig
-from ottla.broker.storage.log_loading import LoadedLog, Precautions, last_batches, load_log
+from ottla.broker.storage.log_loading import LoadedLog, Precautions, load_log
 from ottla.broker.storage.partition_folder import claim_folder
-from ottla.broker.storage.producers.decision import Sent
-from ottla.broker.storage.producers.snapshot import forget_producers, save_producers
-from ottla.broker.storage.producers.states import ProducerStates
 from ottla.broker.storage.retention import Limits, SegmentAge, expired
 from ottla.broker.storage.segments.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, BatchPlace
 from ottla.broker.storage.segments.segment_files import DELETED_SUFFIX
 from ottla.broker.storage.segments.segments import Segments
 from ottla.wire.errors import (
     FencedLeaderEpoch,
-    InvalidRecord,
     OffsetOutOfRange,
     RecordListTooLarge,
     ReplicaNotAvailable,
@@ -41,6 +36,7 @@ from ottla.wire.errors import (
 logger = logging.getLogger(__name__)
 
 OFFSET_MAX: Final = 2**63 - 1
+EPOCH_MAX: Final = 2**31 - 1
 
 
 class Log:
@@ -160,8 +156,10 @@ class Log:
         if len(records) > config.segment_bytes:
             raise RecordListTooLarge(f"{len(records)} bytes of records; segment.bytes is {config.segment_bytes}")
         first = batches[0][1]
-        if (first.producer_id >= 0 or len(batches) > 1) and (repeated := self._repeated(batches)) is not None:
-            return Appended(repeated.first_offset, repeated.last_offset, -1, -1)
+        if first.producer_id >= 0 or len(batches) > 1:
+            repeated = self._producers.repeated(batches, may_have_forgotten=self._log_start_offset > 0)
+            if repeated is not None:
+                return Appended(repeated.first_offset, repeated.last_offset, -1, -1)
         if leader_epoch != self._epochs.latest_epoch:
             self.assign_epoch(leader_epoch)
         append_time_ms = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
@@ -172,12 +170,16 @@ class Log:
             self._producers.note(first, first_offset)
         return Appended(first_offset, places[-1].next_offset - 1, max_timestamp, append_time_ms)
 
-    def append_as_follower(self, records: memoryview) -> int:
-        """Append the leader's batches as they are, and give the new log end offset. A cut-off last batch is ignored."""
+    def append_as_follower(self, records: memoryview, leader_epoch: int = EPOCH_MAX) -> int:
+        """Append the leader's batches as they are, and give the new log end offset. A cut-off last batch is ignored.
+
+        The leader is of ``leader_epoch``: nothing that it has is of a later one.
+        """
         self._disk.check()
         is_first = not self._segments.active.size and not self.size
-        batches = replicated_batches(records, self.log_end_offset, self.latest_epoch, is_first=is_first)
-        if is_first and batches and batches[0][1].base_offset < self.log_end_offset:
+        end, epoch = self.log_end_offset, self.latest_epoch
+        batches = replicated_batches(records, end, epoch, leader_epoch, is_first=is_first)
+        if is_first and batches and batches[0][1].base_offset < end:
             self._begin_inside(batches[0][1].base_offset)
         room = self.config.segment_bytes - self._segments.active.size
         for run in split_for_segments(batches, room, self.config.segment_bytes):
@@ -198,24 +200,17 @@ class Log:
         self.truncate_fully_and_start_at(base_offset)
         self._log_start_offset = log_start_offset
 
-    def _repeated(self, batches: Batches) -> Sent | None:
-        """The batch in the log that an idempotent producer sends again, None if it sends the next one [I21]."""
-        if len(batches) > 1:
-            if any(header.producer_id >= 0 for _, header in batches):
-                raise InvalidRecord(f"{len(batches)} batches of an idempotent producer in one part; one at a time")
-            return None
-        return self._producers.check(batches[0][1], may_have_forgotten=self._log_start_offset > 0)
-
     def should_roll(self, incoming_bytes: int, last_offset: int, max_timestamp: int) -> bool:
         """Whether these records would make the active segment too large or too long in time."""
         active = self._segments.active
-        if not active.size:
+        size = active.size
+        if not size:
             return False
         too_old = (
             active.first_timestamp != NO_TIMESTAMP and max_timestamp - active.first_timestamp > self.config.segment_ms
         )
         return (
-            active.size + incoming_bytes > self.config.segment_bytes
+            size + incoming_bytes > self.config.segment_bytes
             or last_offset - active.base_offset > RELATIVE_OFFSET_MAX
             or too_old
         )
@@ -270,8 +265,7 @@ class Log:
                 self._prepare_truncation(offset)
                 self._segments.truncate_to(offset)
                 self._log_start_offset = min(self._log_start_offset, offset)
-                forget_producers(self.folder)
-                self._forget_cut_producers(offset)
+                self._producers.truncate(offset, list(self._segments))
                 logger.info("log truncated: folder=%s log_end_offset=%d", self.folder, offset)
             # Even if no record goes: an epoch that wrote nothing may stand at the end, and the leader may not know it.
             self._epochs.truncate_from_end(offset)
@@ -281,8 +275,7 @@ class Log:
         with self._disk.during("truncating"):
             self._prepare_truncation(offset)
             self._segments.start_over_at(offset)
-            self._producers = ProducerStates()
-            forget_producers(self.folder)
+            self._producers.clear()
             self._log_start_offset = offset
             self._epochs.clear()
             logger.info("log emptied: folder=%s log_start_offset=%d", self.folder, offset)
@@ -340,8 +333,8 @@ class Log:
             if not self.failed and self.size:  # an empty log has nothing that must survive a power cut
                 self.flush()
                 with self._disk.during("closing"):
-                    if len(self._producers):
-                        save_producers(self.folder, self.log_end_offset, self._producers)
+                    if len(self._producers.states):
+                        self._producers.save(self.log_end_offset)
                     self._segments.close()
         finally:
             self.discard()
@@ -369,12 +362,7 @@ class Log:
     def _roll(self) -> None:
         with self._disk.during("rolling"):
             self._segments.roll()
-            save_producers(self.folder, self.log_end_offset, self._producers)
-
-    def _forget_cut_producers(self, offset: int) -> None:
-        unknown = self._producers.truncate(offset)
-        for header in last_batches(list(self._segments), unknown) if unknown else ():
-            self._producers.note(header, header.base_offset)
+            self._producers.save(self.log_end_offset)
 
     def _prepare_truncation(self, offset: int) -> None:
         self._segments.lower_flushed(offset)

@@ -1,25 +1,20 @@
 """From the files of a partition folder to open segments, by way of recovery where the files cannot be trusted."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.broker.storage.epochs import EpochCache
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.partition_folder import holds_records
-from ottla.broker.storage.producers.snapshot import load_producers
-from ottla.broker.storage.producers.states import ProducerStates
+from ottla.broker.storage.producers.log_producers import LogProducers
 from ottla.broker.storage.recovery import RecoveryReport, recover
 from ottla.broker.storage.segments.segment import Segment
 from ottla.broker.storage.segments.segment_files import base_offsets, remove_leftovers
-from ottla.wire.batch import HEADER_SIZE, BatchHeader, read_fields
 from ottla.wire.errors import CorruptMessage
 
 logger = logging.getLogger(__name__)
-
-_STEP_BACK = 64 * 1024
-"""How much of a log is read at once when it is read backwards; an index entry is never far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +36,7 @@ class LoadedLog:
     segments: list[Segment]
     epochs: EpochCache
     recovery: RecoveryReport | None
-    producers: ProducerStates
+    producers: LogProducers
 
 
 def load_log(
@@ -88,46 +83,7 @@ def load_log(
     if not segments:
         segments = [Segment.create(folder, log_start_offset, config.index_interval_bytes)]
     epochs.truncate_from_end(segments[-1].next_offset)
-    return LoadedLog(segments, epochs, report, _load_producers(folder, segments))
-
-
-def _load_producers(folder: Path, segments: list[Segment]) -> ProducerStates:
-    """What the log knows of its producers: from the snapshot, and from the batches behind it."""
-    offset, producers = load_producers(folder)
-    if offset > segments[-1].next_offset or offset < segments[0].base_offset:
-        offset, producers = 0, ProducerStates()
-    return read_producers(segments, offset, producers)
-
-
-def read_producers(segments: Iterable[Segment], from_offset: int, producers: ProducerStates) -> ProducerStates:
-    """Add what the batches from ``from_offset`` on tell of their producers. Slow: it reads every header."""
-    for segment in segments:
-        if segment.next_offset <= from_offset:
-            continue
-        for batch in segment.walk(segment.position_of(max(from_offset, segment.base_offset))):
-            header = read_fields(segment.read(batch.position, batch.position + HEADER_SIZE))
-            if header.producer_id >= 0 and header.base_offset >= from_offset:
-                producers.note(header, header.base_offset)
-    return producers
-
-
-def last_batches(segments: Sequence[Segment], producer_ids: set[int]) -> list[BatchHeader]:
-    """The last batch of each of these producers: from the end backwards, and no further than it takes to find them all."""
-    found: dict[int, BatchHeader] = {}
-    for segment in reversed(segments):
-        end = segment.size
-        while end and len(found) < len(producer_ids):
-            start = segment.batch_before(end - _STEP_BACK)
-            newest: dict[int, BatchHeader] = {}
-            for batch in segment.walk(start):
-                if batch.position >= end:
-                    break
-                header = read_fields(segment.read(batch.position, batch.position + HEADER_SIZE))
-                if header.producer_id in producer_ids:
-                    newest[header.producer_id] = header
-            found = newest | found
-            end = start
-    return sorted(found.values(), key=lambda header: header.base_offset)
+    return LoadedLog(segments, epochs, report, LogProducers.load(folder, segments))
 
 
 def _open_segments(folder: Path, config: LogConfig, log_start_offset: int) -> list[Segment]:

@@ -7,6 +7,8 @@ from typing import Any
 
 from ottla.client.admin import DEFAULT_TIMEOUT_S, AsyncAdmin
 from ottla.client.admin_requests import NewTopic
+from ottla.client.groups.commits import OffsetAndMetadata
+from ottla.client.groups.descriptions import GroupDescription, PartitionLag
 from ottla.client.loop_thread import shared_loop_thread
 from ottla.client.wanted import PartitionOutcomes, TopicOutcomes
 from ottla.wire.admin import ConfigEntry, OngoingReassignment
@@ -59,6 +61,46 @@ class Admin:
 
     def forked(self, why: OttlaError) -> None:
         """Nothing to do: whatever is asked of it from now on is refused by the loop thread."""
+
+    # --- groups ----------------------------------------------------------------------------------------------------------
+
+    def list_groups(self, states: Iterable[str] = (), *, timeout: float = DEFAULT_TIMEOUT_S) -> dict[str, str]:
+        """All consumer groups and their states; only those in these states, if some are named."""
+        return self._thread.run(self._twin.list_groups(states, timeout=timeout))
+
+    def describe_group(self, group: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> GroupDescription:
+        """A group's members and what each of them reads. GroupIdNotFound if there is none."""
+        return self._thread.run(self._twin.describe_group(group, timeout=timeout))
+
+    def group_offsets(
+        self, group: str, *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Everything that a group has committed."""
+        return self._thread.run(self._twin.group_offsets(group, timeout=timeout))
+
+    def group_lag(self, group: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> dict[TopicPartition, PartitionLag]:
+        """How far a group is behind."""
+        return self._thread.run(self._twin.group_lag(group, timeout=timeout))
+
+    def alter_group_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int],
+        *,
+        timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        """Let a group go on from these offsets. It must have no members."""
+        self._thread.run(self._twin.alter_group_offsets(group, offsets, timeout=timeout))
+
+    def delete_group_offsets(
+        self, group: str, partitions: Iterable[tuple[str, int]], *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        """Forget what a group has committed of these, of topics that no member subscribes to."""
+        self._thread.run(self._twin.delete_group_offsets(group, partitions, timeout=timeout))
+
+    def delete_group(self, group: str, *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        """Forget a group that has no members, and all that it committed."""
+        self._thread.run(self._twin.delete_group(group, timeout=timeout))
 
     def create_topic(
         self,

@@ -10,6 +10,9 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ottla.client.consuming.consumer import BATCHES_BYTES, DEFAULT_TIMEOUT_S, LONG_S, AsyncConsumer
+from ottla.client.consuming.group_reading import GroupReading, Offsets, as_offsets
+from ottla.client.groups.commits import OffsetAndMetadata
+from ottla.client.groups.hand_over import RebalanceListener
 from ottla.client.loop_thread import forked_error, refuse_on_loop_thread, shared_loop_thread
 from ottla.client.records import FetchedBatch, Record
 from ottla.wire.errors import ClientClosed, OttlaError
@@ -73,9 +76,19 @@ class Consumer:
 
     # --- what to read ------------------------------------------------------------------------------------------------
 
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Read all partitions of these topics and of no others."""
-        self._thread.run(self._twin.subscribe(topics))
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | None = None,
+        listener: RebalanceListener | object | None = None,
+    ) -> None:
+        """Read these topics and no others: all their partitions or, in a group, this member's share of them.
+
+        In a group: ``pattern``, a regular expression, takes all topics that it is found in. ``listener`` may have
+        ``on_partitions_assigned``, ``on_partitions_revoked`` and ``on_partitions_lost``: called in your thread while you poll.
+        """
+        self._thread.run(self._twin.subscribe(topics, pattern=pattern, listener=listener))
 
     def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
         """Read exactly these partitions."""
@@ -83,6 +96,11 @@ class Consumer:
 
     def assignment(self) -> set[TopicPartition]:
         return self._thread.run(self._twin.assignment())
+
+    @property
+    def generation(self) -> int:
+        """Of the group, as this member knows it; -1 while it is in none."""
+        return self._twin.generation
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on reading at ``offset``; before the partition is assigned, begin there."""
@@ -135,6 +153,8 @@ class Consumer:
             self._twin.check_open()
             self._data.clear()
             with self._taking:
+                if self._twin.group is not None:
+                    self._group_polls(self._twin.group)
                 if taken := take():
                     return taken
             left = deadline - time.monotonic()
@@ -142,10 +162,49 @@ class Consumer:
                 break
             refuse_on_loop_thread()
             if not self._closed:
-                self._data.wait(min(left, LONG_S))
+                with self._twin.waiting():
+                    self._data.wait(min(left, LONG_S))
         if timeout > 0:
             self._twin.raise_trouble()
         return taken
+
+    def _group_polls(self, group: GroupReading) -> None:
+        """What the group wants of a reader comes before more records: in the caller's thread, as its listener expects."""
+        group.polls()
+        while (step := group.steps.next) is not None:
+            try:
+                if group.commits_before(step):
+                    self._thread.run(group.commit_revoked(step, group.positions()))
+                call = step.listener_call(group.listener)
+                if call is not None:
+                    call(step.partitions)
+            finally:
+                self._thread.run(group.finish(step))
+        if offsets := group.due_offsets():
+            self._thread.loop.call_soon_threadsafe(group.commit_soon, offsets)
+
+    # --- what was read, in a group -------------------------------------------------------------------------------------
+
+    def commit(self, what: Record | Offsets | None = None, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        """Commit everything that was given so far; or up to a record; or ``{TopicPartition(...): next offset}``.
+
+        Raises IllegalGeneration, or another error of its kind, if the group has gone on without this member.
+        """
+        group = self._twin.require_group()
+        offsets = group.positions() if what is None else as_offsets(what)
+        self._thread.run(group.commit(offsets, timeout))
+
+    def commit_async(self, what: Record | Offsets | None = None) -> None:
+        """As ``commit``, without waiting; what cannot be committed is told in the log."""
+        group = self._twin.require_group()
+        offsets = group.positions() if what is None else as_offsets(what)
+        self._thread.loop.call_soon_threadsafe(group.commit_soon, offsets)
+
+    def committed(
+        self, partitions: Iterable[tuple[str, int]], timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed of these."""
+        return self._thread.run(self._twin.committed(partitions, timeout))
 
     # --- looking up --------------------------------------------------------------------------------------------------
 

@@ -1,17 +1,23 @@
-"""The asyncio consumer. It reads the partitions it is told, or all of its topics'; groups come later."""
+"""The asyncio consumer. It reads the partitions it is told, all of its topics', or those that its group gives it."""
 
 import asyncio
+import re
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from inspect import isawaitable
 from types import TracebackType
 from typing import Any, TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig, build, require
 from ottla.client.consuming.fetch_loop import FetchLoop
+from ottla.client.consuming.group_reading import GroupReading, Offsets, as_offsets
 from ottla.client.consuming.inbox import Inbox
 from ottla.client.consuming.subscription import UNKNOWN, Subscription
+from ottla.client.groups.commits import OffsetAndMetadata
+from ottla.client.groups.hand_over import RebalanceListener
 from ottla.client.offsets import list_offsets
 from ottla.client.records import FetchedBatch, Record
 from ottla.wire.errors import ClientClosed, ClientTimeout, ConfigError
@@ -46,7 +52,12 @@ class AsyncConsumer:
         self._fetch_loop = FetchLoop(self.config, self._cluster, self._subscription, self.inbox)
         # Invariant: nothing that runs refers to the consumer itself, so that one that nobody has any more is noticed.
         self.inbox.on_room = self._fetch_loop.poke
+        self.group: GroupReading | None = None
+        if self.config.group_id:
+            self.group = GroupReading(self.config, self._cluster, self._subscription, self.inbox, self._fetch_loop)
         self._closed = False
+        if topics and self.group is not None:
+            self.group.subscribe(self._subscription.topics, None, None)
         if topics:
             self._fetch_loop.start()
 
@@ -57,6 +68,8 @@ class AsyncConsumer:
 
     def __del__(self) -> None:
         if not self._closed:
+            if self.group is not None:
+                self.group.abandon()
             self._fetch_loop.abandon()
             warnings.warn("an AsyncConsumer that nobody has any more was not closed", ResourceWarning, 2, source=self)
 
@@ -69,26 +82,59 @@ class AsyncConsumer:
         await self.close()
 
     async def close(self) -> None:
+        """Stop reading. A member of a group commits what it was given, if it does so by itself, and leaves."""
         if not self._closed:
             self._closed = True
             self._data.set()
+            if self.group is not None:
+                await self.group.close(self.group.positions())
             await self._fetch_loop.stop()
             await self._cluster.close()
 
     # --- what to read ------------------------------------------------------------------------------------------------
 
-    async def subscribe(self, topics: Iterable[str]) -> None:
-        """Read all partitions of these topics and of no others."""
-        self._subscription.subscribe(topics)
+    async def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | None = None,
+        listener: RebalanceListener | object | None = None,
+    ) -> None:
+        """Read these topics and no others: all their partitions or, in a group, this member's share of them.
+
+        In a group: ``pattern``, a regular expression, takes all topics that it is found in. ``listener`` may have
+        ``on_partitions_assigned``, ``on_partitions_revoked`` and ``on_partitions_lost``, plain or async, called while polling.
+        """
+        topics = [topics] if pattern is not None and isinstance(topics, str) else topics
+        if self.group is None:
+            if pattern is not None or listener is not None:
+                raise ConfigError("a pattern or a listener is for members of a group", hint="give group_id")
+            self._subscription.subscribe(topics)
+        else:
+            wanted = Subscription(topics).topics
+            self.group.subscribe(wanted, re.compile(pattern) if pattern is not None else None, listener)
         self._look_again()
 
     async def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
-        """Read exactly these partitions."""
-        self._subscription.assign(TopicPartition(*where) for where in partitions)
+        """Read exactly these partitions; with a ``group_id``, from what was committed."""
+        wanted = [TopicPartition(*where) for where in partitions]
+        if self.group is not None:
+            if self.group.shares:
+                raise ConfigError("the group says what this consumer reads", hint="subscribe() or assign(), not both")
+            new = [where for where in wanted if where not in self._subscription.assigned]
+            found = await self.group.member.commits.committed(new, DEFAULT_TIMEOUT_S)
+            for where, committed in found.items():
+                self._subscription.seek_first(where, committed.offset)
+        self._subscription.assign(wanted)
         self._look_again()
 
     async def assignment(self) -> set[TopicPartition]:
         return set(self._subscription.assigned)
+
+    @property
+    def generation(self) -> int:
+        """Of the group, as this member knows it; -1 while it is in none."""
+        return self.group.member.generation if self.group is not None else -1
 
     async def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on reading at ``offset``; before the partition is assigned, begin there."""
@@ -153,6 +199,8 @@ class AsyncConsumer:
         while True:
             self.check_open()
             self._data.clear()
+            if self.group is not None:
+                await self._group_polls(self.group)
             if taken := take():
                 return taken
             left = deadline - time.monotonic()
@@ -160,7 +208,8 @@ class AsyncConsumer:
                 break
             try:
                 async with asyncio.timeout(min(left, LONG_S)):
-                    await self._data.wait()
+                    with self.waiting():
+                        await self._data.wait()
             except TimeoutError:
                 pass
         if timeout > 0:
@@ -168,6 +217,35 @@ class AsyncConsumer:
         else:
             await asyncio.sleep(0)  # a loop that only ever looks must not keep records from coming
         return taken
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Whoever waits for records polls, however long it waits."""
+        if self.group is None:
+            yield
+            return
+        member = self.group.member
+        member.polling = True
+        try:
+            yield
+        finally:
+            member.polled_at, member.polling = time.monotonic(), False
+
+    async def _group_polls(self, group: GroupReading) -> None:
+        """What the group wants of a reader comes before more records."""
+        group.polls()
+        while (step := group.steps.next) is not None:
+            try:
+                if group.commits_before(step):
+                    await group.commit_revoked(step, group.positions())
+                call = step.listener_call(group.listener)
+                result = call(step.partitions) if call is not None else None
+                if isawaitable(result):
+                    await result
+            finally:
+                await group.finish(step)
+        if offsets := group.due_offsets():
+            group.commit_soon(offsets)
 
     def poll_limit(self, max_records: int | None) -> int:
         if max_records is None:
@@ -183,9 +261,32 @@ class AsyncConsumer:
 
     def raise_trouble(self) -> None:
         """Nothing came in time: if there is nothing that could be read, say why."""
-        trouble = self.inbox.trouble
+        trouble = self.inbox.trouble or (self.group.trouble if self.group is not None else None)
         if trouble is not None and not self._subscription.readable:
             raise type(trouble)(f"{trouble}; {self._cluster.tried()}", topic=trouble.topic, partition=trouble.partition)
+
+    # --- what was read, in a group ---------------------------------------------------------------------------------------
+
+    async def commit(self, what: Record | Offsets | None = None, timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        """Commit everything that was given so far; or up to a record; or ``{TopicPartition(...): next offset}``.
+
+        Raises IllegalGeneration, or another error of its kind, if the group has gone on without this member.
+        """
+        group = self.require_group()
+        await group.commit(group.positions() if what is None else as_offsets(what), timeout)
+
+    async def committed(
+        self, partitions: Iterable[tuple[str, int]], timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed of these."""
+        wanted = [TopicPartition(*where) for where in partitions]
+        found = await self.require_group().member.commits.committed(wanted, timeout)
+        return {where: found.get(where) for where in wanted}
+
+    def require_group(self) -> GroupReading:
+        if self.group is None:
+            raise ConfigError("this consumer is in no group", hint="give group_id")
+        return self.group
 
     # --- looking up --------------------------------------------------------------------------------------------------
 

@@ -69,8 +69,12 @@ class FetchLoop:
 
     def abandon(self) -> None:
         """Nobody has the consumer any more: end, and close its connections. From any thread, and without waiting."""
+        self.call_there(self._cancel)
+
+    def call_there(self, callback: Callable[[], None]) -> None:
+        """On the event loop, soon; from any thread."""
         try:
-            self._loop.call_soon_threadsafe(self._cancel)
+            self._loop.call_soon_threadsafe(callback)
         except RuntimeError:
             pass  # the event loop is closed, and with it all that ran there
 

@@ -1,6 +1,6 @@
 """What a consumer reads and how far it has come. Pure; changed on the event loop, read from the caller's thread."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ottla.wire.errors import ConfigError
 from ottla.wire.names import TopicPartition, check_topic_name
@@ -82,7 +82,7 @@ class Subscription:
         self.subscribe(topics)
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Read all partitions of these topics, once ``topic_seen`` tells what they are, and no others."""
+        """Read all partitions of these topics, once ``topics_seen`` tells what they are, and no others."""
         if isinstance(topics, str):
             raise ConfigError(f"topics must be a list, not {topics!r}", hint=f"give [{topics!r}]")
         self.topics = [check_topic_name(topic) for topic in dict.fromkeys(topics)]
@@ -96,6 +96,20 @@ class Subscription:
         wanted = {TopicPartition(check_topic_name(topic), partition): None for topic, partition in partitions}
         self.by_hand = True
         self._set(list(wanted))
+
+    def add(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Read these too: from there, or from where reading begins without a position; unless the caller has sought."""
+        self.by_hand = True
+        sought = set(self._sought)
+        for state in self._set([*self.assigned, *positions]):
+            offset = positions[state.where]
+            if offset is not None and state.where not in sought:
+                state.seek(offset)
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these no more."""
+        gone = set(partitions)
+        self._set([where for where in self.assigned if where not in gone])
 
     def wanted_topics(self) -> list[str]:
         return list(dict.fromkeys(where.topic for where in self.assigned)) if self.by_hand else self.topics
@@ -154,6 +168,11 @@ class Subscription:
             self._sought[where] = offset
         else:
             state.seek(offset)
+
+    def seek_first(self, where: TopicPartition, offset: int) -> None:
+        """A partition that is not assigned yet will begin there, unless the caller has sought elsewhere."""
+        if where not in self.assigned:
+            self._sought.setdefault(where, offset)
 
     def pause(self, where: TopicPartition) -> None:
         """Give nothing more of a partition, not even what was fetched already."""

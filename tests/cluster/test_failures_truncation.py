@@ -141,7 +141,7 @@ def with_another_tail(folder: Path, habit: Habit) -> Iterator[Stage]:
         stage.write_to_leader_alone(FIRST, TAIL)
         stage.kill(FIRST)
         assert TAIL[-1] in stage.stored(FIRST)
-        stage.wait_for_leader(SECOND)
+        stage.wait_until_told(SECOND, stage.wait_for_leader(SECOND))
         for follower in (SECOND, THIRD):
             stage.brokers[follower].open()
         stage.write_to_leader_alone(SECOND, OTHER)

@@ -125,10 +125,16 @@ class Connection:
     def __init__(self, broker: int, world: "World") -> None:
         self.broker = broker
         self.address = f"broker{broker}:1"
+        self._number = world.connections_made
+        world.connections_made += 1
         self.usable = True
         self.requests: deque[tuple[ProduceRequest, list[Any], Callable[[Any], None]]] = deque()
         self.answers: deque[tuple[ProduceResponse, Callable[[Any], None]]] = deque()
         self._world = world
+
+    def __str__(self) -> str:
+        """The order in which the story finds it among others: one seed gives one story."""
+        return f"connection {self._number:06}"
 
     def call(self, request: ProduceRequest, receiver: Callable[[Any], None], attachments: list[Any]) -> None:
         self.requests.append((request, [bytes(each) for each in attachments], receiver))
@@ -171,6 +177,7 @@ class World:
         self.believed = {where: (log.leader, log.leader_epoch) for where, log in self.logs.items()}
         self.connections: dict[int, Connection] = {}
         self.asked_for: set[object] = set()
+        self.connections_made = 0
         self.refuse: Callable[[TopicPartition], OttlaError | None] = lambda where: None
         self._batch_max = batch_max
         self._ids = 0
@@ -189,8 +196,8 @@ class World:
     def leader(self, where: TopicPartition) -> int | None:
         return self.believed[where][0]
 
-    def learn_leader(self, where: TopicPartition, leader: int, leader_epoch: int, topic_id: str = "") -> bool:
-        if leader_epoch <= self.believed[where][1]:
+    def learn_leader(self, where: TopicPartition, leader: int, leader_epoch: int, topic_id: str = "id") -> bool:
+        if topic_id != "id" or leader_epoch <= self.believed[where][1]:
             return False
         self.believed[where] = (leader, leader_epoch)
         return True

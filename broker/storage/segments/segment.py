@@ -1,18 +1,13 @@
 """One segment of a log: a file of record batches that only grows, and its sparse indexes.
 
-Only the *active* segment, the last of its log, is written to, and only it keeps a descriptor for reading. A *sealed*
-segment is read through a map that is made on first use; it keeps its descriptor until it was flushed, because only an old
-descriptor is sure to be told of a failed write-back.
+Only the *active* segment, the last of its log, is written to. A *sealed* one lets go of its indexes until somebody reads.
 """
 
-import errno
-import os
-import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ottla.broker.storage.segments.batch_file import BatchFile
 from ottla.broker.storage.segments.index import NO_TIMESTAMP, BatchPlace, Place, SegmentIndex
-from ottla.broker.storage.segments.mapped_file import MappedFile, read_exactly
 from ottla.broker.storage.segments.segment_files import (
     load_index,
     mark_deleted,
@@ -21,23 +16,16 @@ from ottla.broker.storage.segments.segment_files import (
     segment_path,
     sync_index,
 )
-from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD
 from ottla.wire.errors import CorruptMessage
 
-# Of a batch header: base_offset, length, last_offset_delta, max_timestamp.
-_GLANCE = struct.Struct(">qi11xi8xq")
-_GLANCE_WINDOW = 4096
 _RECENT_MAX = 64
 """Batches whose places are remembered one by one: readers at the tail ask for exactly these."""
-
-_CLOSED = -1
 
 
 class Segment:
     """See the module. ``size`` and ``next_offset`` say what may be read; bytes past them are not there."""
 
     __slots__ = (
-        "_fd",
         "_file",
         "_folder",
         "_index",
@@ -49,15 +37,12 @@ class Segment:
         "first_timestamp",
         "next_offset",
         "recent",
-        "sealed",
-        "size",
     )
 
-    def __init__(self, folder: Path, base_offset: int, interval_bytes: int, fd: int, *, sealed: bool) -> None:
+    def __init__(self, folder: Path, base_offset: int, interval_bytes: int, file: BatchFile) -> None:
         self._folder = folder
         self._interval_bytes = interval_bytes
-        self._fd = fd
-        self._file = MappedFile()
+        self._file = file
         self._index: SegmentIndex | None = None
         self._index_saved = False
         self._sealed_max_timestamp = NO_TIMESTAMP
@@ -67,24 +52,19 @@ class Segment:
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.first_timestamp = NO_TIMESTAMP
-        self.size = 0
-        self.sealed = sealed
 
     @classmethod
     def create(cls, folder: Path, base_offset: int, interval_bytes: int) -> "Segment":
         """A new, empty, active segment."""
-        fd = os.open(segment_path(folder, base_offset), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-        segment = cls(folder, base_offset, interval_bytes, fd, sealed=False)
+        segment = cls(folder, base_offset, interval_bytes, BatchFile.create(segment_path(folder, base_offset)))
         segment._index = SegmentIndex(base_offset, interval_bytes)
         return segment
 
     @classmethod
     def open_active(cls, folder: Path, base_offset: int, interval_bytes: int) -> "Segment":
         """The last segment of a log. CorruptMessage if it does not end with a whole batch."""
-        fd = os.open(segment_path(folder, base_offset), os.O_RDWR)
-        segment = cls(folder, base_offset, interval_bytes, fd, sealed=False)
+        segment = cls(folder, base_offset, interval_bytes, BatchFile.open_active(segment_path(folder, base_offset)))
         try:
-            segment.size = os.fstat(fd).st_size
             segment._find_end(to_go_on=True)
         except BaseException:
             segment.close_files()
@@ -94,8 +74,7 @@ class Segment:
     @classmethod
     def open_sealed(cls, folder: Path, base_offset: int, interval_bytes: int) -> "Segment":
         """A segment that another one follows. Its index is loaded again when somebody needs it."""
-        segment = cls(folder, base_offset, interval_bytes, _CLOSED, sealed=True)
-        segment.size = segment.path.stat().st_size
+        segment = cls(folder, base_offset, interval_bytes, BatchFile.open_sealed(segment_path(folder, base_offset)))
         segment._find_end()
         segment._sealed_max_timestamp = segment.index.max_timestamp
         segment._save_index()
@@ -106,12 +85,20 @@ class Segment:
 
     @property
     def path(self) -> Path:
-        return segment_path(self._folder, self.base_offset)
+        return self._file.path
+
+    @property
+    def size(self) -> int:
+        return self._file.size
+
+    @property
+    def sealed(self) -> bool:
+        return self._file.sealed
 
     @property
     def fd(self) -> int:
         """The descriptor to flush; below zero if there is none any more."""
-        return self._fd
+        return self._file.fd
 
     @property
     def max_timestamp(self) -> int:
@@ -131,37 +118,33 @@ class Segment:
 
     def append(self, records: memoryview, batches: Sequence[BatchPlace]) -> None:
         """Write ``records``, which hold ``batches``: all of them or, raising OSError, none."""
-        size = self.size
-        try:
-            written = os.pwrite(self._fd, records, size)
-            while written < len(records):
-                more = os.pwrite(self._fd, records[written:], size + written)
-                if not more:
-                    raise OSError(errno.ENOSPC, "the file system takes no more bytes")
-                written += more
-        except OSError:
-            self._undo_append()
-            raise
+        file = self._file
+        size = file.size
+        file.append(records)
         index = self.index
         if self.first_timestamp == NO_TIMESTAMP:
             self.first_timestamp = batches[0].max_timestamp
         recent = self.recent
-        for position, batch_size, base_offset, _, max_timestamp in batches:
+        for position, batch_size, base_offset, next_offset, max_timestamp in batches:
             index.add(base_offset, size + position, batch_size, max_timestamp)
             recent[base_offset] = size + position
+            self.next_offset = next_offset
         while len(recent) > _RECENT_MAX:
             del recent[next(iter(recent))]
         self._tail = Place(base_offset, size + position)
-        self.next_offset = batches[-1].next_offset
-        self.size = size + len(records)
         self._index_saved = False
 
     def read(self, start: int, end: int, *, may_be_cut: bool = False) -> memoryview:
-        """The bytes from position ``start`` to ``end``. A copy if they may be cut: nobody's slice is to be in the way then."""
-        if self.sealed:
-            self._map_sealed()
-            may_be_cut = False
-        return self._file.read(self._fd, start, end, self.size, may_be_cut)
+        """The bytes from position ``start`` to ``end``; see BatchFile."""
+        return self._file.read(start, end, may_be_cut=may_be_cut)
+
+    def walk(self, position: int) -> Iterator[BatchPlace]:
+        """The batches from the one at ``position`` on; see BatchFile."""
+        return self._file.walk(position)
+
+    def batch_at(self, position: int) -> BatchPlace:
+        """The batch that starts at ``position``."""
+        return self._file.batch_at(position)
 
     def position_of(self, offset: int, *, to_show: bool = False) -> int:
         """Where the batch that holds ``offset`` starts; ``size`` if the segment ends before.
@@ -202,10 +185,6 @@ class Segment:
         """Where a batch starts, not far before ``position`` or there."""
         return self._checked(self.index.place_before(max(position, 0))).position
 
-    def batch_at(self, position: int) -> BatchPlace:
-        """The batch that starts at ``position``."""
-        return next(self.walk(position))
-
     def find_by_timestamp(self, timestamp: int, from_offset: int) -> BatchPlace | None:
         """The first batch that reaches past ``from_offset`` and has a record of ``timestamp`` or later."""
         place = self._place_of(max(from_offset, self.index.offset_for_time(timestamp)))
@@ -217,49 +196,21 @@ class Segment:
             due += batch.next_offset - batch.base_offset
         return None
 
-    def walk(self, position: int) -> Iterator[BatchPlace]:
-        """The batches from the one at ``position`` on, by their headers. CorruptMessage where there cannot be one."""
-        if self.sealed:
-            self._map_sealed()
-        window, window_start = self._file.view, 0
-        while position < self.size:
-            if self.size - position < HEADER_SIZE:
-                raise CorruptMessage(f"{self.path} ends inside a batch header at position {position}")
-            if position + _GLANCE.size > window_start + len(window):
-                size = min(_GLANCE_WINDOW, self.size - position)
-                window, window_start = memoryview(read_exactly(self._fd, position, size)), position
-            base_offset, length, delta, max_timestamp = _GLANCE.unpack_from(window, position - window_start)
-            size = length + LENGTH_OVERHEAD
-            if size < HEADER_SIZE or position + size > self.size or delta < 0:
-                raise CorruptMessage(f"{self.path} has no whole batch at position {position}")
-            yield BatchPlace(position, size, base_offset, base_offset + delta + 1, max_timestamp)
-            position += size
-
     def batch_start(self, offset: int) -> int:
         """The base offset of the batch that holds ``offset``; where the segment ends if that is before."""
         return self._place_of(offset).offset if offset < self.next_offset else self.next_offset
 
     def can_truncate_to(self, offset: int) -> bool:
         """Whether nobody holds a slice of what lies past ``offset``, which is where a batch starts."""
-        return self._file.release() or self._file.given_up_to <= self.position_of(offset)
+        return self._file.can_cut_at(self.position_of(offset))
 
     def truncate_to(self, offset: int) -> None:
-        """Cut everything from ``offset`` on, which is where a batch starts; the segment is active afterwards.
-
-        Readers keep the slices that they hold, for they hold none of what is cut.
-        """
-        # Invariant: whoever touches a slice past the end of its file dies (SIGBUS).
-        assert self.can_truncate_to(offset)
+        """Cut everything from ``offset`` on, which is where a batch starts; the segment is active afterwards."""
         position = self.position_of(offset)
         self.recent.clear()
         index = self.index
         remove_index(self._folder, self.base_offset)
-        if self._fd == _CLOSED:
-            self._fd = os.open(self.path, os.O_RDWR)
-        self._file.release()
-        os.ftruncate(self._fd, position)
-        self.sealed = False
-        self.size = position
+        self._file.cut_at(position)
         index.truncate(offset)
         self._index_saved = False
         self._find_end()
@@ -268,7 +219,7 @@ class Segment:
         """Write the indexes: nothing is appended any more."""
         self._save_index()
         self._sealed_max_timestamp = self.index.max_timestamp
-        self.sealed = True
+        self._file.sealed = True
         self._index = None
         self.recent.clear()
 
@@ -280,27 +231,16 @@ class Segment:
         self.close_files()
 
     def close_files(self) -> None:
-        self.close_fd()
-        self._file.release()
+        self._file.close()
 
     def close_fd(self) -> None:
-        """Let go of the descriptor of a segment that is flushed, or gone."""
-        if self._fd != _CLOSED:
-            os.close(self._fd)
-            self._fd = _CLOSED
+        """Let go of the descriptor of a segment that is flushed."""
+        self._file.close_fd()
 
     def mark_deleted(self) -> None:
         """Rename the files out of the way. Slices that readers hold stay good."""
         mark_deleted(self._folder, self.base_offset)
         self.close_files()
-
-    def _map_sealed(self) -> None:
-        if self._file.mapped_size < self.size:
-            fd = os.open(self.path, os.O_RDONLY)
-            try:
-                self._file.map(fd, self.size)
-            finally:
-                os.close(fd)
 
     def _is_honest(self, index: SegmentIndex) -> bool:
         """Whether a batch has the largest timestamp that a loaded index claims: retention rests on it."""
@@ -373,10 +313,3 @@ class Segment:
             self.index.finish()
         save_index(self._folder, self.index)
         self._index_saved = True
-
-    def _undo_append(self) -> None:
-        try:
-            os.ftruncate(self._fd, self.size)
-        except OSError:
-            # The bytes past ``size`` are shown to nobody, the log counts as failed, and recovery cuts them.
-            pass

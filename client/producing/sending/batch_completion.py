@@ -97,7 +97,11 @@ class BatchCompletion:
                 batch.receipt = Receipt(part.leader, part.leader_epoch, part.isr, part.high_watermark)
             self.finish(batch, None, part.base_offset, part.append_time_ms)
         else:
-            self._carry_out(batch, verdict, part)
+            # Whatever becomes of this batch: others go to whom the broker named instead of itself, if it did.
+            news = part.leader != NO_LEADER and self._cluster.learn_leader(
+                batch.where, part.leader, part.leader_epoch, part.topic_id
+            )
+            self._carry_out(batch, verdict, leader_is_news=news)
 
     def lost(self, batches: list[ProducerBatch], error: OttlaError, *, was_sent: bool = True) -> None:
         """The request's fate is unknown, unless it was never sent: try all of it again."""
@@ -113,17 +117,16 @@ class BatchCompletion:
 
     # --- verdicts ----------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, batch: ProducerBatch, verdict: Verdict, part: ProducePartResult | None = None) -> None:
+    def _carry_out(self, batch: ProducerBatch, verdict: Verdict, *, leader_is_news: bool = False) -> None:
         if isinstance(verdict, RetireLine):
             if batch.line is not None:
                 self._retire(batch.line, batch, verdict)
             verdict = verdict.then
-        news = part is not None and self._learn_leader(batch, part, verdict)
         if isinstance(verdict, Retry):
             if verdict.new_numbers:
                 Sequences.leave(batch)
             self._put_back(batch, verdict)
-            if verdict.refresh and not news:
+            if verdict.refresh and not leader_is_news:
                 self._refresh()
         elif isinstance(verdict, Split):
             if verdict.new_numbers:
@@ -133,12 +136,6 @@ class BatchCompletion:
             self.too_late(batch, str(verdict.error))
         elif isinstance(verdict, GiveUp):
             self.finish(batch, verdict.error)
-
-    def _learn_leader(self, batch: ProducerBatch, part: ProducePartResult, verdict: Verdict) -> bool:
-        """Whether the broker that refused a batch said who leads instead, and that was news."""
-        if part.leader == NO_LEADER or not isinstance(verdict, (Retry, TimedOut)):
-            return False
-        return self._cluster.learn_leader(batch.where, part.leader, part.leader_epoch, part.topic_id)
 
     def _put_back(self, batch: ProducerBatch, verdict: Retry) -> None:
         backoff_ms = min(self._config.retry_backoff_ms * 2**batch.attempts, self._config.retry_backoff_max_ms)

@@ -339,3 +339,11 @@ def test_an_active_segment_is_looked_at_before_records_go_on_behind_it(log, open
     flip(path, at, 3)
     log = open_log(**CONFIG)
     assert (report_of(log).damaged, log.log_end_offset) == (True, 61)
+
+
+def test_a_follower_takes_no_epoch_past_its_leaders(open_log):
+    """Nor does a CRC cover the epoch. One that is too large would make every later batch seem to go back."""
+    log = follow(open_log(), batch(0, "a", epoch=3))
+    with pytest.raises(CorruptMessage, match="leader of epoch 5 sent epoch 7 after epoch 3"):
+        log.append_as_follower(memoryview(bytearray(batch(1, "b", epoch=7))), 5)
+    assert log.append_as_follower(memoryview(bytearray(batch(1, "b", epoch=5))), 5) == 2

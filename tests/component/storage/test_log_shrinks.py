@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from ottla.broker.storage.log_loading import read_producers
+from ottla.broker.storage.producers.log_producers import read_producers
 from ottla.broker.storage.producers.states import ProducerStates
 from ottla.broker.storage.segments.mapped_file import COPY_MAX
 from ottla.wire.batch import MAGIC_KAFKA, Codec, build_batch
@@ -178,7 +178,7 @@ def test_after_a_cut_producers_are_known_as_if_the_log_had_been_read_anew(open_l
         sequences[producer] += 1
     for end in (540, 500, 310, 301, 120):
         log.truncate_to(end)
-        known = {producer: batches[-1] for producer, _, batches in log._producers.dump()}
+        known = {producer: batches[-1] for producer, _, batches in log._producers.states.dump()}
         anew = {
             producer: batches[-1] for producer, _, batches in read_producers(log._segments, 0, ProducerStates()).dump()
         }

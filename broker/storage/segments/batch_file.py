@@ -1,0 +1,135 @@
+"""A file of record batches that only grows: written at its end, read in slices, walked by the headers of its batches.
+
+While batches are added it keeps a descriptor. Once *sealed* it is read through a map that is made on first use; it keeps its
+descriptor until it was flushed, because only an old descriptor is sure to be told of a failed write-back.
+"""
+
+import errno
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from ottla.broker.storage.segments.index import BatchPlace
+from ottla.broker.storage.segments.mapped_file import MappedFile, read_exactly
+from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD
+from ottla.wire.errors import CorruptMessage
+
+# Of a batch header: base_offset, length, last_offset_delta, max_timestamp.
+_GLANCE = struct.Struct(">qi11xi8xq")
+_GLANCE_WINDOW = 4096
+
+_CLOSED = -1
+
+
+class BatchFile:
+    """See the module. ``size`` says what may be read; bytes past it are not there."""
+
+    __slots__ = ("_read_side", "fd", "path", "sealed", "size")
+
+    def __init__(self, path: Path, fd: int, size: int, *, sealed: bool) -> None:
+        self.path = path
+        self.fd = fd
+        """The descriptor to flush; below zero if there is none any more."""
+        self.size = size
+        self.sealed = sealed
+        self._read_side = MappedFile()
+
+    @classmethod
+    def create(cls, path: Path) -> "BatchFile":
+        return cls(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644), 0, sealed=False)
+
+    @classmethod
+    def open_active(cls, path: Path) -> "BatchFile":
+        fd = os.open(path, os.O_RDWR)
+        return cls(path, fd, os.fstat(fd).st_size, sealed=False)
+
+    @classmethod
+    def open_sealed(cls, path: Path) -> "BatchFile":
+        return cls(path, _CLOSED, path.stat().st_size, sealed=True)
+
+    def append(self, records: memoryview) -> None:
+        """Write ``records``: all of them or, raising OSError, none."""
+        size = self.size
+        try:
+            written = os.pwrite(self.fd, records, size)
+            while written < len(records):
+                more = os.pwrite(self.fd, records[written:], size + written)
+                if not more:
+                    raise OSError(errno.ENOSPC, "the file system takes no more bytes")
+                written += more
+        except OSError:
+            self._undo_append()
+            raise
+        self.size = size + written
+
+    def _undo_append(self) -> None:
+        try:
+            os.ftruncate(self.fd, self.size)
+        except OSError:
+            # The bytes past ``size`` are shown to nobody, the log counts as failed, and recovery cuts them.
+            pass
+
+    def read(self, start: int, end: int, *, may_be_cut: bool = False) -> memoryview:
+        """The bytes from position ``start`` to ``end``. A copy if they may be cut: nobody's slice is to be in the way then."""
+        if self.sealed:
+            self._map()
+            may_be_cut = False
+        return self._read_side.read(self.fd, start, end, self.size, may_be_cut)
+
+    def walk(self, position: int) -> Iterator[BatchPlace]:
+        """The batches from the one at ``position`` on, by their headers. CorruptMessage where there cannot be one."""
+        if self.sealed:
+            self._map()
+        window, window_start = self._read_side.view, 0
+        while position < self.size:
+            if self.size - position < HEADER_SIZE:
+                raise CorruptMessage(f"{self.path} ends inside a batch header at position {position}")
+            if position + _GLANCE.size > window_start + len(window):
+                size = min(_GLANCE_WINDOW, self.size - position)
+                window, window_start = memoryview(read_exactly(self.fd, position, size)), position
+            base_offset, length, delta, max_timestamp = _GLANCE.unpack_from(window, position - window_start)
+            size = length + LENGTH_OVERHEAD
+            if size < HEADER_SIZE or position + size > self.size or delta < 0:
+                raise CorruptMessage(f"{self.path} has no whole batch at position {position}")
+            yield BatchPlace(position, size, base_offset, base_offset + delta + 1, max_timestamp)
+            position += size
+
+    def batch_at(self, position: int) -> BatchPlace:
+        """The batch that starts at ``position``."""
+        return next(self.walk(position))
+
+    def can_cut_at(self, position: int) -> bool:
+        """Whether nobody holds a slice of what lies past ``position``."""
+        return self._read_side.release() or self._read_side.given_up_to <= position
+
+    def cut_at(self, position: int) -> None:
+        """Cut everything from ``position`` on; batches may be added again.
+
+        Readers keep the slices that they hold, for they hold none of what is cut.
+        """
+        # Invariant: whoever touches a slice past the end of its file dies (SIGBUS).
+        assert self.can_cut_at(position)
+        if self.fd == _CLOSED:
+            self.fd = os.open(self.path, os.O_RDWR)
+        os.ftruncate(self.fd, position)
+        self.sealed = False
+        self.size = position
+
+    def close(self) -> None:
+        self.close_fd()
+        self._read_side.release()
+
+    def close_fd(self) -> None:
+        """Let go of the descriptor of a file that is flushed, or gone."""
+        if self.fd != _CLOSED:
+            os.close(self.fd)
+            self.fd = _CLOSED
+
+    def _map(self) -> None:
+        if self._read_side.mapped_size < self.size:
+            fd = os.open(self.path, os.O_RDONLY)
+            try:
+                self._read_side.map(fd, self.size)
+            finally:
+                os.close(fd)

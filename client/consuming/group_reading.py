@@ -1,0 +1,166 @@
+"""A consumer as a member of a group: what the group does to its partitions, and what it has read of them."""
+
+import logging
+import re
+import time
+from collections.abc import Iterable, Mapping
+
+from ottla.client.cluster import Cluster
+from ottla.client.config import ConsumerConfig
+from ottla.client.consuming.fetch_loop import FetchLoop
+from ottla.client.consuming.inbox import Inbox
+from ottla.client.consuming.subscription import UNKNOWN, Subscription
+from ottla.client.groups.commits import OffsetAndMetadata
+from ottla.client.groups.hand_over import Change, Step, Steps
+from ottla.client.groups.member_loop import GroupMember
+from ottla.client.records import Record
+from ottla.wire.errors import ConfigError, IllegalGeneration, OttlaError, RebalanceInProgress
+from ottla.wire.names import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Offsets = Mapping[TopicPartition, "int | OffsetAndMetadata"]
+"""What a caller commits: the next offset to read of each partition."""
+
+CLOSE_COMMIT_S = 5.0
+
+
+class GroupReading:
+    """Between a group's member and the parts of a consumer. Its methods run on the event loop, but where it says otherwise."""
+
+    def __init__(
+        self, config: ConsumerConfig, cluster: Cluster, subscription: Subscription, inbox: Inbox, fetch_loop: FetchLoop
+    ) -> None:
+        self._config = config
+        self._subscription = subscription
+        self._inbox = inbox
+        self._fetch_loop = fetch_loop
+        self.steps = Steps(lambda: inbox.on_data())
+        self.member = GroupMember(config, cluster, self, self.steps)
+        self.listener: object | None = None
+        self.trouble: OttlaError | None = None
+        """Why the group gives nothing to read at the moment."""
+        self._shares = False
+        self._commit_at = time.monotonic() + config.auto_commit_interval_ms / 1000
+        self._committed: dict[TopicPartition, int] = {}
+
+    def subscribe(self, topics: Iterable[str], pattern: "re.Pattern[str] | None", listener: object | None) -> None:
+        self.listener = listener
+        if not self._shares:
+            self._shares = True
+            self._subscription.assign([])
+        self.member.subscribe(topics, pattern)
+
+    @property
+    def shares(self) -> bool:
+        """Whether the group says what to read; else the caller did."""
+        return self._shares
+
+    # --- for the member (groups.member_loop.Reader) ----------------------------------------------------------------------
+
+    def owned(self) -> set[TopicPartition]:
+        return set(self._subscription.assigned)
+
+    def begin(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        self._subscription.add(positions)
+        self._committed |= {where: offset for where, offset in positions.items() if offset is not None}
+        self._fetch_loop.start()
+
+    def end(self, partitions: Iterable[TopicPartition]) -> None:
+        self._subscription.remove(partitions)
+        for where in partitions:
+            self._committed.pop(where, None)
+        self._fetch_loop.poke()
+
+    def hold_up(self, error: OttlaError | None) -> None:
+        self.trouble = error
+        if error is not None and not error.retriable:
+            self._inbox.on_data()
+
+    # --- when somebody polls ---------------------------------------------------------------------------------------------
+
+    def polls(self) -> None:
+        """From any thread."""
+        self.member.polled_at = time.monotonic()
+        if self.trouble is not None and not self.trouble.retriable:
+            raise self.trouble
+
+    def commits_before(self, step: Step) -> bool:
+        """Whether what was read of partitions must be committed before they go. From any thread."""
+        return step.change is Change.REVOKED and self._config.enable_auto_commit
+
+    async def commit_revoked(self, step: Step, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        going = {where: offset for where, offset in offsets.items() if where in step.partitions}
+        await self.commit(going, self._config.request_timeout_ms / 1000, quietly=True)
+
+    async def finish(self, step: Step) -> None:
+        """The reader has done what it must: the group may go on."""
+        if step.change is not Change.ASSIGNED:
+            self.end(step.partitions)
+            self._inbox.drop_stale()
+        self.steps.taken(step)
+
+    def due_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What is to be committed by itself now, if it is time for that. In the caller's thread, before it is given more."""
+        if not self._config.enable_auto_commit or time.monotonic() < self._commit_at:
+            return {}
+        self._commit_at = time.monotonic() + self._config.auto_commit_interval_ms / 1000
+        return self.positions()
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What was given so far and is not committed. In the caller's thread."""
+        found = {}
+        for where, state in list(self._subscription.assigned.items()):
+            position = self._inbox.position(state) if state.position != UNKNOWN else UNKNOWN
+            if position != UNKNOWN and self._committed.get(where) != position:
+                found[where] = OffsetAndMetadata(position)
+        return found
+
+    # --- commits -----------------------------------------------------------------------------------------------------------
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, quietly: bool = False
+    ) -> None:
+        try:
+            await self._commit(offsets, timeout)
+        except OttlaError as error:
+            if not quietly:
+                raise
+            logger.warning("Group %s: offsets were not committed: %s", self.member.group_id, error)
+            return
+        self._committed |= {where: one.offset for where, one in offsets.items() if where in self._subscription.assigned}
+
+    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
+        """Partitions may stay this member's though the group has begun its next generation: then they are committed in that."""
+        try:
+            await self.member.commits.commit(offsets, timeout)
+        except (IllegalGeneration, RebalanceInProgress):
+            if not await self.member.settled(timeout) or not offsets.keys() <= self.owned():
+                raise
+            await self.member.commits.commit(offsets, timeout)
+
+    def commit_soon(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self.member.commit_soon(offsets)
+        self._committed |= {where: one.offset for where, one in offsets.items()}
+
+    def abandon(self) -> None:
+        """Nobody has the consumer any more. From any thread."""
+        self._fetch_loop.call_there(self.member.cancel)
+
+    async def close(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit the last of it, and leave."""
+        if self._config.enable_auto_commit and self._shares:
+            await self.commit(offsets, CLOSE_COMMIT_S, quietly=True)
+        await self.member.stop()
+
+
+def as_offsets(what: "Record | Offsets") -> dict[TopicPartition, OffsetAndMetadata]:
+    """What a caller wants to be committed: a record stands for all up to it."""
+    if isinstance(what, Record):
+        return {TopicPartition(what.topic, what.partition): OffsetAndMetadata(what.offset + 1)}
+    if not isinstance(what, Mapping):
+        raise ConfigError(f"commit({what!r})", hint="give a record, or {TopicPartition(topic, 0): offset}")
+    return {
+        TopicPartition(*where): OffsetAndMetadata(one) if isinstance(one, int) else OffsetAndMetadata(*one)
+        for where, one in what.items()
+    }

@@ -1,0 +1,54 @@
+"""The topics that a member wants: by name, or all that a pattern is found in; and whether they are what they were."""
+
+import re
+import time
+from collections.abc import Iterable
+
+from ottla.client.cluster import Cluster
+
+
+class GroupTopics:
+    """``names`` are those that are wanted, as far as they are known."""
+
+    def __init__(self, cluster: Cluster, max_age_s: float) -> None:
+        """``max_age_s``: after this time a pattern is looked for anew."""
+        self._cluster = cluster
+        self._max_age_s = max_age_s
+        self._looked_at = 0.0
+        self._pattern: re.Pattern[str] | None = None
+        self._seen: dict[str, int] = {}
+        self.names: list[str] = []
+
+    def want(self, names: Iterable[str], pattern: "re.Pattern[str] | None") -> None:
+        self.names, self._pattern = list(names), pattern
+
+    async def look(self) -> None:
+        """Learn which there are."""
+        if self._pattern is not None:
+            self.names = await self._found()
+        await self.count(self.names)
+
+    async def count(self, names: Iterable[str]) -> dict[str, int]:
+        """How many partitions these have, of those that exist; ``have_changed`` tells when it is not so any more."""
+        wanted = set(names)
+        self._cluster.watched.update(wanted)
+        await self._cluster.refresh()
+        self._seen = self._counts(wanted)
+        return self._seen
+
+    async def have_changed(self) -> bool:
+        """Whether there are other topics, or partitions, than when it was looked last."""
+        aged = time.monotonic() - self._looked_at > self._max_age_s
+        if self._pattern is not None and aged and await self._found() != self.names:
+            return True
+        return self._counts(self._seen) != self._seen
+
+    async def _found(self) -> list[str]:
+        self._looked_at = time.monotonic()
+        everything = await self._cluster.metadata(None)
+        pattern = self._pattern
+        return sorted(topic.name for topic in everything.topics if pattern is not None and pattern.search(topic.name))
+
+    def _counts(self, names: Iterable[str]) -> dict[str, int]:
+        known = self._cluster.topics
+        return {name: len(known[name].partitions) for name in names if name in known}
