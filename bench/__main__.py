@@ -1,15 +1,17 @@
-"""``python -m ottla.bench [one|cluster|failover|loop|all]``: measure, print a table, write bench-results/*.json."""
+"""``python -m ottla.bench [one|cluster|groups|failover|loop|all]``: measure, print a table, write bench-results/*.json."""
 
 import argparse
 from pathlib import Path
 
 from ottla import compiled
-from ottla.bench import event_loop, failover, one_broker, three_brokers
+from ottla.bench import event_loop, failover, groups, one_broker, three_brokers
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("what", nargs="?", default="all", choices=["one", "cluster", "failover", "loop", "all"])
+    parser.add_argument(
+        "what", nargs="?", default="all", choices=["one", "cluster", "groups", "failover", "loop", "all"]
+    )
     parser.add_argument("--scale", type=float, default=1.0, help="how much data; 1 takes a few minutes in all")
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
     options = parser.parse_args()
@@ -18,6 +20,8 @@ def main() -> None:
         one_broker.run(options.scale, options.out)
     if options.what in ("cluster", "all"):
         three_brokers.run(options.scale, options.out)
+    if options.what in ("groups", "all"):
+        groups.run(options.scale, options.out)
     if options.what in ("failover", "all"):
         failover.run(options.scale, options.out)
     if options.what in ("loop", "all"):

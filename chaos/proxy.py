@@ -102,8 +102,6 @@ class Proxy:
         self._slow: Chosen | None = None
         self._delay_s = 0.0
         self._closed = False
-        self.resets = 0
-        """How many connections were reset by ``cut`` and ``reset``."""
         self._refused_at: tuple[str, int] | None = None
         self._listen(("127.0.0.1", 0))
 
@@ -146,7 +144,6 @@ class Proxy:
         """Reset the connections that stand; new ones are welcome. How many there were."""
         with self._state:
             doomed = [one for one in self._connections if one.greeting is not None and chosen(one.greeting)]
-            self.resets += len(doomed)
         for connection in doomed:
             connection.reset()
         return len(doomed)

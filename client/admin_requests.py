@@ -37,7 +37,7 @@ async def create_topics(
         wire.CreateTopicsResponse,
         lambda answer: answer.topics,
         timeout,
-        f"{not_done(wanted)} created",
+        lambda some: f"{not_done(some)} created",
     )
     return wanted
 
@@ -55,7 +55,7 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], timeout: float) 
         wire.DeleteTopicsResponse,
         lambda answer: answer.topics,
         deadline - time.monotonic(),
-        f"{not_done(wanted)} deleted",
+        lambda some: f"{not_done(some)} deleted",
     )
     return wanted
 
@@ -70,7 +70,7 @@ async def create_partitions(cluster: Cluster, counts: Mapping[str, int], timeout
         wire.CreatePartitionsResponse,
         lambda answer: answer.topics,
         timeout,
-        f"{not_done(wanted)} given more partitions",
+        lambda some: f"{not_done(some)} given more partitions",
     )
     for one in wanted:
         if one.may_be_there:
@@ -94,7 +94,7 @@ async def reassign(
         wire.AlterPartitionReassignmentsResponse,
         lambda answer: answer.partitions,
         timeout,
-        f"{not_done(wanted)} moved",
+        lambda some: f"{not_done(some)} moved",
     )
     return wanted
 
@@ -112,7 +112,7 @@ async def replace_config(
         wire.AlterConfigsResponse,
         lambda answer: answer.resources,
         timeout,
-        f"the settings of {not_done(wanted)} changed",
+        lambda some: f"the settings of {not_done(some)} changed",
     )
     return wanted
 
@@ -132,7 +132,7 @@ async def alter_configs(
         wire.IncrementalAlterConfigsResponse,
         lambda answer: answer.resources,
         timeout,
-        f"the settings of {not_done(wanted)} changed",
+        lambda some: f"the settings of {not_done(some)} changed",
     )
     return wanted
 

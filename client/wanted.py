@@ -8,6 +8,7 @@ from ottla.wire.admin import NewPartitions, TopicToDelete
 from ottla.wire.errors import (
     NO_ERROR,
     ClientClosed,
+    ClientTimeout,
     InvalidPartitions,
     LeaderNotAvailable,
     NoBrokersAvailable,
@@ -49,7 +50,6 @@ class Wanted(Generic[P]):
             return
         error = result.error(topic=self.topic, partition=self.partition)
         self.unheard(error)
-        self.error = error
         self.settled = self._is_final(error)
 
     def unheard(self, error: OttlaError) -> None:
@@ -57,6 +57,7 @@ class Wanted(Generic[P]):
         nothing_sent = isinstance(error, NoBrokersAvailable | LeaderNotAvailable)
         refused = not (error.retriable or isinstance(error, ClientClosed)) or isinstance(error, ANSWERS)
         self.in_doubt = self.in_doubt or not (nothing_sent or refused)
+        self.error = error
 
     def _is_final(self, error: OttlaError) -> bool:
         return not error.retriable or isinstance(error, ANSWERS)
@@ -91,7 +92,7 @@ async def ask_for_each(
     kind: type[M],
     results_of: Callable[[M], Sequence[Failure]],
     timeout: float,
-    otherwise: str,
+    otherwise: Callable[[Sequence[Wanted[P]]], str],
 ) -> None:
     """Ask the controller until everything wanted is settled or time is over; each knows then what became of it."""
 
@@ -115,11 +116,15 @@ async def ask_for_each(
     if not wanted:
         return
     try:
-        await cluster.retry(attempt, timeout, otherwise)
+        await cluster.retry(attempt, timeout, otherwise(wanted))
     except OttlaError as error:
         for one in wanted:
             if not one.settled:
-                one.error = type(error)(str(error), topic=one.topic, partition=one.partition, hint=error.hint)
+                text = str(error)
+                if isinstance(error, ClientTimeout):  # others are done perhaps, or were not for another reason
+                    why = f": {one.error}" if one.error is not None else ""
+                    text = f"{otherwise([one])} within {timeout:g} s{why}; {cluster.tried()}"
+                one.error = type(error)(text, topic=one.topic, partition=one.partition, hint=error.hint)
 
 
 def check_names(wanted: Iterable[Wanted[P]]) -> None:

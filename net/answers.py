@@ -15,10 +15,12 @@ logger = logging.getLogger(__name__)
 
 
 class Answers:
-    """Invariant: answers leave in the order of their requests. ``ready`` is called when the next one may be."""
+    """Invariant: answers leave in the order of their requests. ``ready`` is called when the next one may be; none is converted
+    unless the peer ``takes`` those before it, for what is converted lies in memory."""
 
-    def __init__(self, ready: Callable[[], None]) -> None:
+    def __init__(self, ready: Callable[[], None], takes: Callable[[], bool]) -> None:
         self._ready = ready
+        self._takes = takes
         self._owed: deque[list[Buffer] | tuple[IncomingRequest, Later] | _Conversion] = deque()
         self.held = 0
         """How much memory those have that are there, and wait behind others."""
@@ -51,7 +53,8 @@ class Answers:
             if reply is None:
                 return None
             if reply.attachments and request.dialect.converts:
-                self._convert(request, reply)
+                if self._takes():
+                    self._convert(request, reply)
                 return None
             pieces = encode(request, reply)
         elif isinstance(head, _Conversion):
@@ -92,10 +95,7 @@ class Answers:
     def _converted(
         self, conversion: "_Conversion", request: IncomingRequest, done: "asyncio.Future[list[Buffer]]"
     ) -> None:
-        error = None if done.cancelled() else done.exception()
-        if error is not None:
-            logger.error("an answer could not be converted api=%d", request.api, exc_info=error)
-        failed = done.cancelled() or error is not None
+        failed = done.cancelled() or done.exception() is not None
         conversion.pieces = encode(request, Reply(None)) if failed else done.result()
         self._ready()
 
@@ -118,6 +118,9 @@ def encode(request: IncomingRequest, reply: Reply) -> list[Buffer]:
         return dialect.encode_response(request, reply.message, reply.attachments)
     except LocalProtocolError as error:
         return dialect.encode_error(request, InvalidRequest(f"the answer would be too long: {error}"))
+    except Exception:  # raised, it would leave those behind it without an answer
+        logger.exception("an answer could not be encoded api=%d", request.api)
+        return dialect.encode_error(request, UnknownServerError("the broker's log has the details"))
 
 
 def memory_of(pieces: list[Buffer]) -> int:

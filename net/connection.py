@@ -25,7 +25,7 @@ from ottla.wire.framing import FRAME_MAX, BufferPool, FrameReader
 _GONE = (7, 8)
 """TCP_CLOSE and TCP_CLOSE_WAIT: the peer has reset the connection, or says nothing more."""
 
-TELL_BYTES = 16 * 1024
+COUNT_BYTES = 16 * 1024
 """A connection tells its server what it holds for its peer whenever it is so much more than at the last time."""
 
 Handler = Callable[[IncomingRequest, "Connection"], "Reply | Later | asyncio.Future[Reply] | None"]
@@ -64,7 +64,7 @@ class Host(Protocol):
     def admit(self, connection: "Connection") -> bool: ...
     def forget(self, connection: "Connection") -> None: ...
     def complain(self, connection: "Connection", why: str) -> None: ...
-    def put_out(self, count: int) -> None: ...
+    def count_unsent(self, count: int) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -79,7 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reader = FrameReader(host.pool, host.limits.first_frame_max)
         self._transport: asyncio.Transport | None = None
         self._dialect: Dialect | None = None
-        self._answers = Answers(self._promise_kept)
+        self._answers = Answers(self._promise_kept, lambda: self._stalled_at is None)
         self._out: list[Buffer] = []
         self._working = False
         self._greeted = False
@@ -89,7 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._stalled_at: float | None = None
         self._unsent = 0
         self._memory = 0
-        self._untold = 0
+        self._uncounted = 0
         self._refused: str | None = None
         self.peer = "?"
         self.ip = "?"
@@ -134,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._stalled_at = None
-        self._answers.try_next_again()
+        self._promise_kept()  # what was held back meanwhile
         self._work()
 
     # --- requests ----------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class Connection(asyncio.BufferedProtocol):
         if len(self._answers):
             self._answers.add(pieces)
         else:
-            self._put_out(pieces)
+            self._write(pieces)
 
     def _promise(self, request: IncomingRequest, later: Later) -> None:
         request.attachments.clear()  # borrowed: gone by the time of the answer
@@ -217,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
         answers = self._answers
         pieces = answers.take()
         while pieces is not None:
-            self._put_out(pieces)
+            self._write(pieces)
             pieces = answers.take()
         answers.try_next_again()
         if self._out and not self._working:
@@ -239,13 +239,13 @@ class Connection(asyncio.BufferedProtocol):
         later.held_back = True
         return False
 
-    def _put_out(self, pieces: list[Buffer]) -> None:
+    def _write(self, pieces: list[Buffer]) -> None:
         self._out += pieces
         for piece in pieces:
             self._unsent += len(piece)
         memory = memory_of(pieces)
         self._memory += memory
-        self._untold += memory
+        self._uncounted += memory
 
     def _flush(self) -> None:
         """Give the socket what was put out."""
@@ -256,9 +256,9 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(out[0])
         else:
             self._transport.writelines(cast("list[bytes]", out))
-        if self._untold > TELL_BYTES:
-            untold, self._untold = self._untold, 0
-            self._host.put_out(untold)
+        if self._uncounted > COUNT_BYTES:
+            uncounted, self._uncounted = self._uncounted, 0
+            self._host.count_unsent(uncounted)
 
     # --- limits ------------------------------------------------------------------------------------------------------
 

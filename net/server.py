@@ -48,7 +48,7 @@ class Server:
         """All are called when a connection has ended."""
         self._per_ip: Counter[str] = Counter()
         self._complaints = 0
-        self._put_out = 0
+        self._unsent_at_most = 0
         self._empty = asyncio.Event()
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
@@ -99,7 +99,10 @@ class Server:
         if not self.connections:
             self._empty.set()
         for closed in self.on_closed:
-            closed(connection)
+            try:
+                closed(connection)
+            except Exception:  # of one listener: the others, and whoever waits for answers here, must hear of it
+                logger.exception("what follows from the end of a connection failed peer=%s", connection.peer)
 
     def complain(self, connection: Connection, why: str) -> None:
         self.refused += 1
@@ -111,11 +114,11 @@ class Server:
         """How much memory holds answers that peers have not taken."""
         return sum(connection.unsent_memory() for connection in self.connections)
 
-    def put_out(self, count: int) -> None:
+    def count_unsent(self, count: int) -> None:
         """Connections have so many bytes more for their peers; if it may be too much, those pay that do not read."""
-        self._put_out += count
+        self._unsent_at_most += count
         limit = self.limits.unsent_bytes
-        if self._put_out <= limit:
+        if self._unsent_at_most <= limit:
             return
         total = self.unsent_memory()
         for connection in sorted(self.connections, key=_slowness) if total > limit else ():
@@ -124,7 +127,7 @@ class Server:
             self.complain(connection, f"answers that nobody reads hold {total} bytes; allowed are {limit}")
             total -= connection.unsent_memory()
             connection.abort()
-        self._put_out = min(total, limit - limit // RECOUNTS)  # or every answer would be a reason to count
+        self._unsent_at_most = min(total, limit - limit // RECOUNTS)  # or every answer would be a reason to count
 
     def _sweep(self) -> None:
         now = time.monotonic()
@@ -154,7 +157,7 @@ class _Door:
         self.admit = server.admit
         self.forget = server.forget
         self.complain = server.complain
-        self.put_out = server.put_out
+        self.count_unsent = server.count_unsent
 
 
 def _slowness(connection: Connection) -> tuple[float, int]:

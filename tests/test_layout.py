@@ -10,6 +10,9 @@ FOLDERS = ["bench", "broker", "chaos", "cli", "client", "local", "net", "wire", 
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 TASKS = re.compile(r"\b(create_task|ensure_future|run_coroutine_threadsafe)\(")
 
+FILES_MAX = 12
+"""In one folder, unless its ``__init__`` says how they hang together."""
+
 # Not loops, and yet they start tasks, each for its reason.
 MAY_START_TASKS = {
     "broker/api/later.py": "a request whose work must outlive its connection",
@@ -40,6 +43,25 @@ def test_a_file_says_what_lives_there_and_stays_readable(path):
     assert (
         not re.search(r"\bprint\(", text) or path.parts[-2] in ("bench", "cli", "local") or path.name == "__main__.py"
     )
+
+
+@pytest.mark.parametrize(
+    "folder", sorted({path.parent for path in SOURCES}), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_a_folder_with_many_files_says_why(folder):
+    files = [path for path in folder.glob("*.py") if not path.name.startswith("__")]
+    said = (folder / "__init__.py").read_text().split('"""')[1].strip()
+    assert len(files) <= FILES_MAX or "\n" in said, f"{len(files)} files"
+
+
+def test_files_that_are_named_exist():
+    texts = [*SOURCES, *ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    known = {
+        path.name for folder in (*FOLDERS, "tests", "docs", "src/ottla") for path in (ROOT / folder).glob("**/*.py")
+    } | {"setup.py"}
+    named = {(path, name) for path in texts for name in re.findall(r"(?<![\w*])\w+\.py\b", path.read_text())}
+    missing = [f"{path.relative_to(ROOT)} names {name}" for path, name in named if name not in known]
+    assert missing == []
 
 
 def test_only_loops_start_tasks():

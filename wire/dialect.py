@@ -1,6 +1,6 @@
 """The joint between sockets and dialects: what a dialect must be able to do, and a request as it came in one.
 
-A dialect is a way to put the messages of requests.py, admin.py and control.py into bytes (native.py is ours). A connection
+A dialect is a way to put the messages of apis.py into bytes (native.py is ours). A connection
 speaks one, which its first bytes pick. Each request carries its dialect, api and version, so that whatever becomes of it is
 answered as it was asked. Past net/connection.py nobody knows which dialect it was.
 """

@@ -137,6 +137,7 @@ class ControlLoop:
         brokers = await self._read_brokers()
         if brokers == self._state.brokers:
             return
+        self._executor.say_why(cause)
         logger.info(
             "brokers changed live=%s before=%s cause=%s", sorted(brokers), sorted(self._state.brokers), cause.id
         )
@@ -178,6 +179,7 @@ class ControlLoop:
 
         async def replace(cause: Cause) -> None:
             if self._lives(broker_id, epoch):
+                self._executor.say_why(cause)
                 logger.warning("replicas failed broker=%d partitions=%s cause=%s", broker_id, failed, cause.id)
                 await self._executor.read_states(failed, cause)  # the ISR as its leader last wrote it
                 await self._executor.act(self._state.replicas_failed(broker_id, failed), cause)
@@ -200,6 +202,7 @@ class ControlLoop:
         return known is not None and known.epoch == epoch
 
     async def _fence(self, broker_id: int, epoch: int, cause: Cause) -> None:
+        self._executor.say_why(cause)
         logger.info("a broker is dead broker=%d epoch=%d cause=%s", broker_id, epoch, cause.id)
         try:
             await fence(self._session, self._term, broker_id, epoch)

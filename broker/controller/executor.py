@@ -69,7 +69,7 @@ class Executor:
         """Carry actions out, and what follows from their results; gives the orders that are on their way."""
         told: Told = []
         for action in caused_by(cause.id, actions):
-            self._say_why(cause)
+            self.say_why(cause)
             if isinstance(action, Tell):
                 told += self._tell(action, cause)
             elif isinstance(action, WriteStates):
@@ -161,8 +161,8 @@ class Executor:
                 )
         return told
 
-    def _say_why(self, cause: Cause) -> None:
-        """The one line that tells what an id stands for; events from which nothing follows have none."""
+    def say_why(self, cause: Cause) -> None:
+        """The one line that tells what an id stands for, before others bear it; events from which nothing follows have none."""
         if cause.id != self._said:
             self._said = cause.id
             logger.info("controller event cause=%s: %s", cause.id, cause.kind)

@@ -27,7 +27,7 @@ FLUSH_PATIENCE_S = 0.1
 
 
 class Fetchers:
-    """Who is followed. ``follow`` and ``unfollow`` may be called as often as one likes."""
+    """Who is followed. ``update`` may be called as often as one likes."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class ReplicaFetcher:
         try:
             await self._flusher.durable(partition.log, partition.log.log_end_offset)
         except OttlaError as error:
-            self._followed.leave_alone(partition, error)  # it alone: the others are on disk
+            self._followed.delay(partition, error)  # it alone: the others are on disk
 
     def _flushed_late(self, partition: Partition, flush: "asyncio.Future[None]") -> None:
         if self._followed.follows(partition):

@@ -75,14 +75,14 @@ class FollowedPartitions:
     def any_due(self) -> bool:
         """Whether there is one that is not left alone for a moment."""
         if self._not_before:
-            self._end_rests()
+            self._end_delays()
         return len(self._partitions) > len(self._not_before)
 
     def next_retry_s(self) -> float | None:
         """When the next of the partitions that are left alone is to be tried again."""
         return max(0.001, min(self._not_before.values()) - time.monotonic()) if self._not_before else None
 
-    def _end_rests(self) -> None:
+    def _end_delays(self) -> None:
         now = time.monotonic()
         for where in [where for where, at in self._not_before.items() if at <= now]:
             del self._not_before[where]
@@ -129,7 +129,7 @@ class FollowedPartitions:
             return owing
         for partition in owing:
             if partition.log.failed:
-                self.leave_alone(partition, StorageError(f"the disk under {partition.where} failed"))
+                self.delay(partition, StorageError(f"the disk under {partition.where} failed"))
         return [partition for partition in owing if not partition.log.failed]
 
     def _name_some(self) -> list[FetchPart]:
@@ -190,7 +190,7 @@ class FollowedPartitions:
             if self._waits:
                 self._waits.pop(partition.where, None)
         except OttlaError as error:
-            self.leave_alone(partition, error)
+            self.delay(partition, error)
 
     def follows(self, partition: Partition) -> bool:
         return self._partitions.get(partition.where) is partition
@@ -201,7 +201,7 @@ class FollowedPartitions:
             self._not_before[partition.where] = time.monotonic() + PARKED_S
             self._to_name.pop(partition.where, None)
 
-    def leave_alone(self, partition: Partition, why: OttlaError) -> None:
+    def delay(self, partition: Partition, why: OttlaError) -> None:
         """Ask for nothing of this partition for a moment."""
         where = partition.where
         if not self.follows(partition):

@@ -53,23 +53,31 @@ def load_log(
     epochs = EpochCache.load(folder)
     report = None
     segments: list[Segment] = []
+    recover_from = [recovery_point, 0]
     try:
         if clean and (
             epochs.entries or not holds_records(folder)
         ):  # records without epochs: a file of the log is missing
-            segments = _open_segments(folder, config)
+            segments = _open_segments(folder, config, log_start_offset)
     except CorruptMessage as error:
         logger.warning("log damaged though cleanly closed: folder=%s error=%s", folder, error)
-        recovery_point = 0
-    if not segments:
+        recover_from = [0]
+    while not segments and recover_from:
         report = recover(
             folder,
-            recovery_point=recovery_point,
+            recovery_point=recover_from.pop(0),
             epochs=epochs,
             interval_bytes=config.index_interval_bytes,
             before_cut=precautions.before_cut,
         )
-        segments = _open_segments(folder, config)
+        if report is None:
+            break  # there is nothing at all
+        try:
+            segments = _open_segments(folder, config, log_start_offset)
+        except CorruptMessage as error:
+            if not recover_from:
+                raise
+            logger.warning("log damaged before its recovery point: folder=%s error=%s", folder, error)
     if report is not None:
         _tell(folder, report)
     if not segments:
@@ -78,14 +86,16 @@ def load_log(
     return LoadedLog(segments, epochs, report, LogProducers.load(folder, segments))
 
 
-def _open_segments(folder: Path, config: LogConfig) -> list[Segment]:
+def _open_segments(folder: Path, config: LogConfig, log_start_offset: int) -> list[Segment]:
+    """CorruptMessage if one does not begin where the one before ends [I27], unless nobody can read what is missing."""
     bases = base_offsets(folder)
     opened: list[Segment] = []
     try:
-        for base in bases[:-1]:
-            opened.append(Segment.open_sealed(folder, base, config.index_interval_bytes))
-        if bases:
-            opened.append(Segment.open_active(folder, bases[-1], config.index_interval_bytes))
+        for base in bases:
+            if opened and opened[-1].next_offset != base > log_start_offset:
+                raise CorruptMessage(f"segment {base} follows one that ends at offset {opened[-1].next_offset}")
+            open_one = Segment.open_active if base == bases[-1] else Segment.open_sealed
+            opened.append(open_one(folder, base, config.index_interval_bytes))
     except BaseException:
         for segment in opened:
             segment.close_files()

@@ -82,7 +82,7 @@ class Subscription:
         self.subscribe(topics)
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Read all partitions of these topics, once ``topic_seen`` tells what they are, and no others."""
+        """Read all partitions of these topics, once ``topics_seen`` tells what they are, and no others."""
         if isinstance(topics, str):
             raise ConfigError(f"topics must be a list, not {topics!r}", hint=f"give [{topics!r}]")
         self.topics = [check_topic_name(topic) for topic in dict.fromkeys(topics)]

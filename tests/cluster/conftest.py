@@ -1,4 +1,8 @@
-"""Fixtures of the tests on live clusters."""
+"""Fixtures of the tests on live clusters.
+
+All of them share these, so they stay in one folder; the first word of a file's name says what it is about (``checklist`` is
+docs/checklist.md, ``failures`` what breaks, ``bad`` what is sent by mistake or malice, ``client``, ``cli``, ``zk``, ...).
+"""
 
 import uuid
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""CHECKLIST.md, section A: membership and discovery. Four brokers, as in the seed's picture."""
+"""docs/checklist.md, section A: membership and discovery. Four brokers, as in the seed's picture."""
 
 import os
 import signal

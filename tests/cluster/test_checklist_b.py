@@ -1,4 +1,4 @@
-"""CHECKLIST.md, section B: the controller. Three brokers that the tests kill and start again."""
+"""docs/checklist.md, section B: the controller. Three brokers that the tests kill and start again."""
 
 import re
 
@@ -261,3 +261,18 @@ def test_s27_controller_keeps_leaders_and_followers_in_order_through_failures(se
     seen.admin.elect_leaders(timeout=WAIT_S)
     assert [seen.leader(name, p) for p in range(6)] == [replicas[0] for replicas in rotations()]
     assert sum(map(len, seen.consume(name, 180).values())) == 180
+
+
+def test_controller_log_tells_what_an_id_stands_for_before_anything_else_bears_it(seen: Observer) -> None:
+    controller = seen.controller()
+    assert controller is not None
+    dead = next(broker for broker in seen.cluster.brokers if broker != controller)
+    seen.cluster.kill(dead)
+    wait_until(lambda: f"a broker is dead broker={dead}" in seen.log(controller), WAIT_S)
+    first: dict[str, str] = {}
+    for broker in seen.cluster.brokers:
+        for line in seen.log(broker).splitlines():
+            found = re.search(r"cause=(\d+-\d+)", line)
+            if found and "order obeyed" not in line:  # what a broker is told is explained in the controller's log
+                first.setdefault(found.group(1), line)
+    assert [line for cause, line in first.items() if f"controller event cause={cause}: " not in line] == []

@@ -1,4 +1,4 @@
-"""CHECKLIST.md, section C: topics and placement. Three brokers; the racks are in test_checklist_racks.py."""
+"""docs/checklist.md, section C: topics and placement. Three brokers; the racks are in test_checklist_racks.py."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""CHECKLIST.md, section D: replication, ISR, commit. Broker 0 leads; 1 and 2 follow and have a tap (see tapped_broker)."""
+"""docs/checklist.md, section D: replication, ISR, commit. Broker 0 leads; 1 and 2 follow and have a tap (see tapped_broker)."""
 
 import subprocess
 import sys

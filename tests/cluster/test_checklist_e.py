@@ -1,4 +1,4 @@
-"""CHECKLIST.md, section E: requests. What has no test in test_broker*.py or test_client_*.py."""
+"""docs/checklist.md, section E: requests. What has no test in test_broker*.py or test_client_*.py."""
 
 import uuid
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""CHECKLIST.md, section C, 37 to 41: the seed's picture: 5 brokers, 2 racks, 1 topic, 10 partitions, replication factor 3."""
+"""docs/checklist.md, section C, 37 to 41: 5 brokers, 2 racks, 1 topic, 10 partitions, replication factor 3."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -100,9 +100,13 @@ class LeadershipHandlers:
     def reassignments(self, incoming: IncomingRequest, connection: Connection) -> Reply:
         request = incoming.message
         assert isinstance(request, ListPartitionReassignmentsRequest)
-        moving = present(self._controller).reassignments(_named(request.partitions))
+        wanted = _named(request.partitions)
+        moving = present(self._controller).reassignments(wanted)
         return Reply(ListPartitionReassignmentsResponse(moving))
 
 
 def _named(partitions: list[PartitionName] | None) -> list[TopicPartition] | None:
-    return [TopicPartition(name.topic, name.partition) for name in partitions] if partitions is not None else None
+    if partitions is None:
+        return None
+    check_count(partitions)
+    return [TopicPartition(name.topic, name.partition) for name in partitions]

@@ -40,7 +40,7 @@ class ProducerStates:
             entries.popitem(last=False)
 
     def truncate(self, offset: int) -> set[int]:
-        """Forget batches at or past ``offset``. Gives the producers that must have sent others before, which are forgotten too.
+        """Forget batches at or past ``offset``. Gives the producers that may have sent others before, which are forgotten too.
 
         Their last batch is to be looked for in the log. It is enough: of what a producer may send again, nothing is older than
         the window, and all that was remembered is cut.
@@ -54,7 +54,7 @@ class ProducerStates:
                 self._entries[producer_id] = Entry(entry.epoch, kept)
                 continue
             del self._entries[producer_id]
-            if entry.batches[0].first_sequence != 0:
+            if entry.batches[0].first_sequence != 0 or entry.epoch > 0:  # an epoch makes those before it forgotten
                 unknown.add(producer_id)
         return unknown
 

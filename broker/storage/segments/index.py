@@ -26,7 +26,7 @@ assert array("I").itemsize == 4
 _SWAP = sys.byteorder == "little"
 
 
-class Place(NamedTuple):
+class OffsetPosition(NamedTuple):
     """A batch in a segment: the offset it starts with and its position in the file."""
 
     offset: int
@@ -70,11 +70,11 @@ class SegmentIndex:
         self._time_offsets = array("I")
 
     @property
-    def last_place(self) -> Place:
+    def last_entry(self) -> OffsetPosition:
         """The last batch that has an entry; the segment's start if none has."""
         if not self._offsets:
-            return Place(self.base_offset, 0)
-        return Place(self.base_offset + self._offsets[-1], self._positions[-1])
+            return OffsetPosition(self.base_offset, 0)
+        return OffsetPosition(self.base_offset + self._offsets[-1], self._positions[-1])
 
     def add(self, offset: int, position: int, size: int, max_timestamp: int) -> None:
         """Take note of the next batch of the segment."""
@@ -88,13 +88,13 @@ class SegmentIndex:
             self._unindexed_bytes = 0
         self._unindexed_bytes += size
 
-    def place_of_offset(self, offset: int) -> Place:
+    def lookup(self, offset: int) -> OffsetPosition:
         """The last indexed batch that starts at or before ``offset``."""
-        return self._place(bisect_right(self._offsets, offset - self.base_offset))
+        return self._entry(bisect_right(self._offsets, offset - self.base_offset))
 
-    def place_before(self, position: int) -> Place:
+    def lookup_position(self, position: int) -> OffsetPosition:
         """The last indexed batch that starts at or before ``position``."""
-        return self._place(bisect_right(self._positions, position))
+        return self._entry(bisect_right(self._positions, position))
 
     def offset_for_time(self, timestamp: int) -> int:
         """An offset before which no batch has a timestamp of ``timestamp`` or later."""
@@ -104,7 +104,7 @@ class SegmentIndex:
     def truncate(self, offset: int) -> None:
         """Forget batches that start at ``offset`` or later.
 
-        Afterwards the index knows nothing past ``last_place``: the caller walks from there and calls ``resume``.
+        Afterwards the index knows nothing past ``last_entry``: the caller walks from there and calls ``resume``.
         """
         relative = offset - self.base_offset
         kept = bisect_right(self._offsets, relative - 1) if relative > 0 else 0
@@ -117,11 +117,11 @@ class SegmentIndex:
         self._unindexed_bytes = 0
 
     def resume(self, offset: int, position: int, size: int, max_timestamp: int) -> None:
-        """Take note of a batch at or past ``last_place`` again: what the arrays do not tell about it."""
+        """Take note of a batch at or past ``last_entry`` again: what the arrays do not tell about it."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = offset
-        self._unindexed_bytes = position + size - self.last_place.position
+        self._unindexed_bytes = position + size - self.last_entry.position
 
     def finish(self) -> None:
         """Add the segment's largest timestamp, so that the last time entry tells it. Before encoding."""
@@ -162,10 +162,10 @@ class SegmentIndex:
         index.max_timestamp_offset = base_offset + (index._time_offsets[-1] if times else 0)
         return index
 
-    def _place(self, number: int) -> Place:
+    def _entry(self, number: int) -> OffsetPosition:
         if not number:
-            return Place(self.base_offset, 0)
-        return Place(self.base_offset + self._offsets[number - 1], self._positions[number - 1])
+            return OffsetPosition(self.base_offset, 0)
+        return OffsetPosition(self.base_offset + self._offsets[number - 1], self._positions[number - 1])
 
     def _add_time(self) -> None:
         if not self._times or self.max_timestamp > self._times[-1]:

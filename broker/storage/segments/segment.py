@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ottla.broker.storage.segments.batch_file import BatchFile
-from ottla.broker.storage.segments.index import NO_TIMESTAMP, BatchPlace, Place, SegmentIndex
+from ottla.broker.storage.segments.index import NO_TIMESTAMP, BatchPlace, OffsetPosition, SegmentIndex
 from ottla.broker.storage.segments.segment_files import (
     load_index,
     mark_deleted,
@@ -46,7 +46,7 @@ class Segment:
         self._index: SegmentIndex | None = None
         self._index_saved = False
         self._sealed_max_timestamp = NO_TIMESTAMP
-        self._tail = Place(base_offset, 0)
+        self._tail = OffsetPosition(base_offset, 0)
         self.recent: dict[int, int] = {}
         """Where the last batches start, by their base offsets, while the segment is active."""
         self.base_offset = base_offset
@@ -131,7 +131,7 @@ class Segment:
             self.next_offset = next_offset
         while len(recent) > _RECENT_MAX:
             del recent[next(iter(recent))]
-        self._tail = Place(base_offset, size + position)
+        self._tail = OffsetPosition(base_offset, size + position)
         self._index_saved = False
 
     def read(self, start: int, end: int, *, may_be_cut: bool = False) -> memoryview:
@@ -154,11 +154,11 @@ class Segment:
         if offset >= self.next_offset:
             return self.size
         position = self.recent.get(offset)
-        return position if position is not None else self._place_of(offset, to_show=to_show).position
+        return position if position is not None else self._locate(offset, to_show=to_show).position
 
-    def _place_of(self, offset: int, *, to_show: bool = False) -> Place:
+    def _locate(self, offset: int, *, to_show: bool = False) -> OffsetPosition:
         # The last batch has an entry of its own, in memory only: the common read is at the tail.
-        place = self._tail if offset >= self._tail.offset else self._checked(self.index.place_of_offset(offset))
+        place = self._tail if offset >= self._tail.offset else self._checked(self.index.lookup(offset))
         due = place.offset
         for batch in self.walk(place.position):
             # A base offset that lies is passed over, not believed: whoever asks for what comes behind gets that.
@@ -166,9 +166,9 @@ class Segment:
             if behind > offset:
                 if to_show:
                     self._check_tiles(batch, due)
-                return Place(due, batch.position)
+                return OffsetPosition(due, batch.position)
             due = behind
-        return Place(due, self.size)
+        return OffsetPosition(due, self.size)
 
     def last_end_within(self, start: int, limit: int) -> int:
         """The last position up to ``limit`` where a batch ends, walking whole batches from ``start``."""
@@ -183,11 +183,11 @@ class Segment:
 
     def batch_before(self, position: int) -> int:
         """Where a batch starts, not far before ``position`` or there."""
-        return self._checked(self.index.place_before(max(position, 0))).position
+        return self._checked(self.index.lookup_position(max(position, 0))).position
 
     def find_by_timestamp(self, timestamp: int, from_offset: int) -> BatchPlace | None:
         """The first batch that reaches past ``from_offset`` and has a record of ``timestamp`` or later."""
-        place = self._place_of(max(from_offset, self.index.offset_for_time(timestamp)))
+        place = self._locate(max(from_offset, self.index.offset_for_time(timestamp)))
         due = place.offset
         for batch in self.walk(place.position):
             if batch.max_timestamp >= timestamp:
@@ -198,7 +198,7 @@ class Segment:
 
     def batch_start(self, offset: int) -> int:
         """The base offset of the batch that holds ``offset``; where the segment ends if that is before."""
-        return self._place_of(offset).offset if offset < self.next_offset else self.next_offset
+        return self._locate(offset).offset if offset < self.next_offset else self.next_offset
 
     def can_truncate_to(self, offset: int) -> bool:
         """Whether nobody holds a slice of what lies past ``offset``, which is where a batch starts."""
@@ -245,17 +245,17 @@ class Segment:
     def _is_honest(self, index: SegmentIndex) -> bool:
         """Whether a batch has the largest timestamp that a loaded index claims: retention rests on it."""
         if not self.size:
-            return index.last_place.position == 0
+            return index.last_entry.position == 0
         claimed = index.max_timestamp_offset
         try:
-            for batch in self.walk(index.place_of_offset(claimed).position):
+            for batch in self.walk(index.lookup(claimed).position):
                 if batch.base_offset >= claimed:
                     return batch.base_offset == claimed and batch.max_timestamp == index.max_timestamp
         except CorruptMessage:
             pass
         return False
 
-    def _checked(self, place: Place) -> Place:
+    def _checked(self, place: OffsetPosition) -> OffsetPosition:
         # Nothing guards index files against bit rot, but an entry that lies points at no batch of that offset.
         if place.position:
             try:
@@ -264,7 +264,7 @@ class Segment:
                 honest = False
             if not honest:
                 self._index, self._index_saved = self._build_index(), False
-                return Place(self.base_offset, 0)
+                return OffsetPosition(self.base_offset, 0)
         return place
 
     def _build_index(self) -> SegmentIndex:
@@ -287,14 +287,14 @@ class Segment:
 
         CorruptMessage if records are ``to_go_on`` behind them, and a base offset lies.
         """
-        self._tail = self._checked(self.index.last_place)
+        self._tail = self._checked(self.index.last_entry)
         index = self.index
         due = self._tail.offset
         for batch in self.walk(self._tail.position):
             if to_go_on:
                 self._check_tiles(batch, due)
             index.resume(due, batch.position, batch.size, batch.max_timestamp)
-            self._tail = Place(due, batch.position)
+            self._tail = OffsetPosition(due, batch.position)
             due += batch.next_offset - batch.base_offset
         self.next_offset = due
         self.first_timestamp = self._find_first_timestamp()

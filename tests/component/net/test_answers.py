@@ -88,6 +88,22 @@ async def test_hanging_up_cancels_what_waits(serve: Serve) -> None:
     await eventually(lambda: waiter.waiting[0].cancelled())
 
 
+async def test_who_fails_to_hear_of_a_connection_that_ended_keeps_nobody_else_from_it(serve: Serve) -> None:
+    waiter, closed = Waiter(), list[Connection]()
+    running = await serve(waiter)
+
+    def fails(connection: Connection) -> None:
+        raise ValueError("a listener that fails")
+
+    running.server.on_closed += [fails, closed.append]
+    peer = await running.connect()
+    peer.send(frame(WAIT) + frame(WAIT)[:6])
+    await eventually(lambda: len(waiter.waiting) == 1)
+    peer.reset()
+    await eventually(lambda: waiter.waiting[0].cancelled())
+    assert len(closed) == 1
+
+
 async def test_what_was_asked_before_garbage_is_answered_before_the_hang_up(serve: Serve) -> None:
     peer = await (await serve()).connect()
     peer.send(frame(HELLO, 41) + frame(HELLO, 42) + b"\x00\x00\x00\x05trash")
@@ -122,6 +138,24 @@ async def test_an_answer_too_long_for_a_frame_is_a_typed_error(serve: Serve) -> 
     peer.ask(HELLO, 5)
     answer = await peer.answer()
     assert (answer.correlation_id, type(answer.error)) == (5, InvalidRequest)
+    await peer.aclose()
+
+
+async def test_an_answer_that_cannot_be_encoded_is_an_error_of_that_request_alone(serve: Serve) -> None:
+    """Promised or not: those behind it would wait for ever."""
+    unsayable = Reply(FetchResponse([object()]))  # type: ignore[list-item]
+    waiter = Waiter()
+
+    def answering(request: IncomingRequest, connection: Connection) -> Reply | asyncio.Future[Reply]:
+        return unsayable if isinstance(request.message, MetadataRequest) else waiter(request, connection)
+
+    peer = await (await serve(answering)).connect()
+    for number, request in enumerate([NAMES, WAIT, HELLO]):
+        peer.ask(request, number)
+    await eventually(lambda: len(waiter.waiting) == 1)
+    waiter.waiting[0].set_result(unsayable)
+    answers = [await peer.answer() for _ in range(3)]
+    assert [type(answer.error) for answer in answers] == [UnknownServerError, UnknownServerError, type(None)]
     await peer.aclose()
 
 

@@ -183,3 +183,18 @@ async def test_a_peer_that_leaves_during_a_conversion_leaves_nothing_behind(
     other = await running.connect()
     await send(other, "!3 fine")
     assert await answer(other) == "3 v1 FINE"
+
+
+async def test_nothing_is_converted_for_a_peer_that_does_not_take_what_was(serve: Serve, telegrams: Telegrams) -> None:
+    """What is converted lies in memory: a peer that does not read costs one answer more than the limit, whatever it asks."""
+    high, word, count = 256 * 1024, "x" * 60_000, 250
+    running = await serve(Words(), dialects=(NATIVE, telegrams), write_buffer_high=high)
+    peer, other = await running.connect(limit=1024), await running.connect()
+    for number in range(count):
+        await send(peer, f"!{number} {word}")
+    await eventually(lambda: any(connection.stalled_at is not None for connection in running.server.connections))
+    for number in range(100):  # conversions of others go on, and so would those of the peer
+        await send(other, f"!{number} fine")
+        assert await answer(other) == f"{number} v1 FINE"
+    assert running.server.unsent_memory() < high + 2 * len(word)
+    assert [await answer(peer) for _ in range(count)] == [f"{number} v1 {word.upper()}" for number in range(count)]

@@ -9,6 +9,7 @@ from ottla.broker.storage.producers.states import ProducerStates
 from ottla.broker.storage.segments.mapped_file import COPY_MAX
 from ottla.wire.batch import MAGIC_KAFKA, Codec, build_batch
 from ottla.wire.errors import (
+    DuplicateSequenceNumber,
     FencedLeaderEpoch,
     OffsetOutOfRange,
     OutOfOrderSequenceNumber,
@@ -184,12 +185,24 @@ def test_after_a_cut_producers_are_known_as_if_the_log_had_been_read_anew(open_l
         assert known == anew, end
 
 
-def idempotent(producer_id, sequence):
+def test_an_epoch_of_a_producer_that_is_cut_does_not_let_an_earlier_one_write_again(open_log):
+    """What stands in the log would stand there twice [I21]."""
+    log = open_log()
+    for sequence in range(3):
+        log.append_as_leader(idempotent(7, sequence), 0, 0)
+    log.append_as_leader(idempotent(7, 0, epoch=1), 0, 0)
+    log.truncate_to(3)
+    with pytest.raises(DuplicateSequenceNumber):
+        log.append_as_leader(idempotent(7, 0), 0, 0)
+    assert log.append_as_leader(idempotent(7, 0, epoch=1), 0, 0).first_offset == 3
+
+
+def idempotent(producer_id, sequence, epoch=0):
     payload = STREAM_BEGINS[Codec.ZSTD].ljust(140, b".")
     return memoryview(
         build_batch(
             payload, magic=MAGIC_KAFKA, attributes=Codec.ZSTD, count=1, first_timestamp=1, max_timestamp=1,
-            producer_id=producer_id, producer_epoch=0, base_sequence=sequence,
+            producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence,
         )
     )  # fmt: skip
 

@@ -144,6 +144,34 @@ def test_a_missing_segment_takes_the_later_ones_with_it(crashed):
     assert "segment 12 follows" in report_of(log).reason
 
 
+@pytest.mark.parametrize(
+    ("clean", "recovery_point"), [(True, 16), (False, 16)], ids=["clean", "before the recovery point"]
+)
+def test_a_segment_that_went_missing_is_noticed_where_nothing_is_checked(
+    open_log, make_batch, tmp_path, clean, recovery_point
+):
+    """Batches tile a log: what comes behind a hole would be given to whoever asks for what was in it [I27]."""
+    log = open_log(segment_bytes=300)
+    for number in range(8):
+        log.append_as_leader(make_batch(2, timestamp=number), 0, 0)
+    log.close()
+    segment(tmp_path / "t-0", 6).unlink()
+    again = open_log(segment_bytes=300, clean=clean, recovery_point=recovery_point)
+    assert (again.log_end_offset, report_of(again).damaged) == (6, True)
+    assert "segment 12 follows" in report_of(again).reason
+
+
+def test_what_is_missing_before_the_log_start_offset_costs_nothing(open_log, make_batch, tmp_path):
+    log = open_log(segment_bytes=300)
+    for number in range(8):
+        log.append_as_leader(make_batch(2, timestamp=number), 0, 0)
+    log.close()
+    segment(tmp_path / "t-0", 6).unlink()
+    again = open_log(segment_bytes=300, recovery_point=16, log_start_offset=13)
+    assert (again.log_start_offset, again.log_end_offset, again.recovery) == (13, 16, None)
+    assert read_header(again.read(13, 100, up_to=16, at_least_one=True)[0]).base_offset == 12
+
+
 def test_both_indexes_are_rebuilt(crashed):
     for path in [*crashed.glob("*.index"), *crashed.glob("*.timeindex")]:
         path.write_bytes(b"\xee" * 24)

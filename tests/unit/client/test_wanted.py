@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ottla.client.wanted import Wanted, WantedDeletion, WantedPartitions, ask_for_each, by_topic
+from ottla.client.wanted import Wanted, WantedDeletion, WantedPartitions, ask_for_each, by_topic, not_done
 from ottla.wire.admin import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -20,6 +20,7 @@ from ottla.wire.errors import (
     NetworkException,
     NotController,
     OttlaError,
+    RequestTimedOut,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
@@ -48,6 +49,9 @@ class ScriptedCluster:
     def attempt_s(self, timeout_s: float) -> float:
         return timeout_s
 
+    def tried(self) -> str:
+        return "tried: 1.2.3.4"
+
     async def retry(self, attempt: Callable[[], Awaitable[None]], timeout_s: float, what: str) -> None:
         while self._answers:
             try:
@@ -67,7 +71,7 @@ async def create(cluster: ScriptedCluster, *names: str) -> dict[str, OttlaError 
         CreateTopicsResponse,
         lambda answer: answer.topics,
         10,
-        "nothing was created",
+        lambda some: f"{not_done(some)} created",
     )
     return by_topic(wanted)
 
@@ -81,7 +85,7 @@ async def delete(cluster: ScriptedCluster, **ids: str) -> dict[str, OttlaError |
         DeleteTopicsResponse,
         lambda answer: answer.topics,
         10,
-        "nothing was deleted",
+        lambda some: f"{not_done(some)} deleted",
     )
     return by_topic(wanted)
 
@@ -128,5 +132,18 @@ def test_partitions_may_be_there_only_if_an_attempt_was_not_heard_of() -> None:
     wanted.answered(refusal)
     assert wanted.settled
     assert not wanted.may_be_there
-    wanted.unheard(NetworkException())
-    assert wanted.may_be_there
+    again = WantedPartitions(NewPartitions("a", 3), "a")
+    again.unheard(NetworkException())
+    again.answered(refusal)
+    assert again.may_be_there
+
+
+async def test_what_is_not_done_in_time_is_told_of_it_alone_and_by_its_own_reason() -> None:
+    """Of three topics one was created, and the others were not for different reasons."""
+    cluster = ScriptedCluster([None, NotController("not me"), RequestTimedOut("too late for c")])
+    outcomes = await create(cluster, "a", "b", "c")
+    assert outcomes["a"] is None
+    assert {name: str(error) for name, error in outcomes.items() if error} == {
+        "b": "topic 'b' was not created within 10 s: not me; tried: 1.2.3.4",
+        "c": "topic 'c' was not created within 10 s: too late for c; tried: 1.2.3.4",
+    }

@@ -12,10 +12,10 @@ from ottla.wire.errors import DuplicateSequenceNumber, OttlaError, OutOfOrderSeq
 PRODUCER = 7
 
 
-def header(sequence: int, producer: int = PRODUCER) -> BatchHeader:
+def header(sequence: int, producer: int = PRODUCER, epoch: int = 0) -> BatchHeader:
     batch = build_batch(
         b"", magic=2, attributes=0, count=1, first_timestamp=0, max_timestamp=0,
-        producer_id=producer, producer_epoch=0, base_sequence=sequence,
+        producer_id=producer, producer_epoch=epoch, base_sequence=sequence,
     )  # fmt: skip
     return read_header(batch, 0)
 
@@ -47,6 +47,12 @@ def test_what_is_cut_is_forgotten_and_whose_earlier_batches_must_be_looked_for_i
     assert states.dump() == stored(0, 1).dump()
     assert states.truncate(0) == set()
     assert states.dump() == []
+
+
+def test_whose_present_epoch_is_cut_may_have_had_another_before() -> None:
+    states = stored(0, 1)
+    states.note(header(0, epoch=1), 2)
+    assert states.truncate(2) == {PRODUCER}
 
 
 def test_what_is_dumped_is_restored() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.storage.segments.index import Place, SegmentIndex
+from ottla.broker.storage.segments.index import OffsetPosition, SegmentIndex
 
 # size, offsets taken, timestamp of each batch
 batch_lists = st.lists(st.tuples(st.integers(61, 500), st.integers(1, 9), st.integers(-1, 30)), max_size=40)
@@ -27,11 +27,11 @@ def test_a_found_place_is_a_batch_at_or_before_what_was_asked(batches, interval)
     index, placed, end = build(1000, interval, batches)
     starts = {(offset, position) for offset, position, _, _ in placed} | {(1000, 0)}
     for offset in range(1000, 1000 + 10):
-        place = index.place_of_offset(offset)
+        place = index.lookup(offset)
         assert place.offset <= offset
         assert place in starts
     for position in range(0, end, 97):
-        place = index.place_before(position)
+        place = index.lookup_position(position)
         assert place.position <= position
         assert place in starts
 
@@ -40,7 +40,7 @@ def test_a_found_place_is_a_batch_at_or_before_what_was_asked(batches, interval)
 def test_no_more_than_an_interval_and_two_batches_lie_between_entries(batches, interval):
     index, placed, _ = build(0, interval, batches)
     for offset, position, _, _ in placed:
-        assert position - index.place_of_offset(offset).position <= interval + 2 * 500
+        assert position - index.lookup(offset).position <= interval + 2 * 500
 
 
 @given(batches=batch_lists, interval=st.sampled_from([0, 200, 1000]), wanted=st.integers(-1, 31))
@@ -55,7 +55,7 @@ def test_a_truncated_index_equals_one_that_never_knew_more(batches, interval, da
     index, placed, _ = build(7, interval, batches)
     kept = data.draw(st.integers(0, len(batches)))
     index.truncate(placed[kept][0] if kept < len(placed) else 10_000)
-    last = index.last_place
+    last = index.last_entry
     for offset, position, size, timestamp in placed[:kept]:
         if position >= last.position:
             index.resume(offset, position, size, timestamp)
@@ -63,7 +63,7 @@ def test_a_truncated_index_equals_one_that_never_knew_more(batches, interval, da
     for each in (index, fresh):
         each.finish()
     assert index.encode()[0] == fresh.encode()[0]
-    assert (index.max_timestamp, index.last_place) == (fresh.max_timestamp, fresh.last_place)
+    assert (index.max_timestamp, index.last_entry) == (fresh.max_timestamp, fresh.last_entry)
 
 
 @given(batches=batch_lists, interval=st.sampled_from([0, 200, 1000]))
@@ -78,13 +78,13 @@ def test_encoding_is_kafkas_and_decodes_to_the_same(batches, interval):
         assert (1000 + relative, timestamp) in {(offset, time) for offset, _, _, time in placed}
     again = SegmentIndex.decode(1000, interval, offsets, times, end)
     assert again.encode() == (offsets, times)
-    assert (again.max_timestamp, again.last_place) == (index.max_timestamp, index.last_place)
+    assert (again.max_timestamp, again.last_entry) == (index.max_timestamp, index.last_entry)
 
 
 def test_entries_of_a_small_index_byte_for_byte():
     index, _, _ = build(10, 100, [(150, 2, 5), (150, 3, 9), (150, 1, 7)])
     index.finish()
-    assert index.last_place == Place(15, 300)
+    assert index.last_entry == OffsetPosition(15, 300)
     assert index.encode() == (
         bytes.fromhex("00000002 00000096 00000005 0000012c"),
         bytes.fromhex("0000000000000009 00000002"),
