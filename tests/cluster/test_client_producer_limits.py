@@ -9,7 +9,6 @@ from ottla.client import Admin, Consumer, Producer
 from ottla.client.records import FetchedBatch
 from ottla.wire.errors import (
     ClientClosed,
-    ClientTimeout,
     ConfigError,
     InvalidTopic,
     MessageTooLarge,

@@ -95,7 +95,7 @@ async def test_many_failures_are_one_line_with_their_count(
     told_again = asyncio.Event()
 
     def warning(*what: object) -> None:
-        logging.warning(*what)  # type: ignore[arg-type]
+        logging.warning(*what)
         told_again.set()
 
     monkeypatch.setattr(undelivered.logger, "warning", warning)
