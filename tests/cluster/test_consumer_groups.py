@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.chaos.checker.groups import committed_back
+from ottla.chaos.history import GroupCommit, History
 from ottla.client import Admin, AsyncConsumer, Consumer, Producer, TopicPartition
 from ottla.local import LocalCluster
 from ottla.wire.errors import ConfigError, FencedInstanceId, IllegalGeneration, OttlaError, UnknownMemberId
@@ -118,6 +120,14 @@ def all_owned_once(workers: list[Worker]) -> bool:
     return owned(workers) == list(range(PARTITIONS))
 
 
+def wait_shared(workers: list[Worker], timeout_s: float = 60.0) -> None:
+    try:
+        wait_until(lambda: all_owned_once(workers), timeout_s)
+    except AssertionError:
+        notes = [[line for line in one.lines() if line[1] not in ("read", "commit")][-6:] for one in workers]
+        raise AssertionError(f"not shared after {timeout_s:g} s: {notes}") from None
+
+
 def check_owners(workers: list[Worker]) -> None:
     """No partition has two owners in one generation."""
     owners: dict[tuple[int, int], set[int]] = defaultdict(set)
@@ -143,19 +153,20 @@ def committed(lines: list[list[str]]) -> dict[int, int]:
 def check_reads(workers: list[Worker], acked: dict[int, set[int]]) -> None:
     """Everything was read at least once, and no commit that was acknowledged was for less than one before it."""
     read: dict[int, set[int]] = defaultdict(set)
-    commits: list[tuple[float, int, int]] = []
-    for one in workers:
+    commits: list[GroupCommit] = []
+    for number, one in enumerate(workers):
         for line in one.lines():
             if line[1] == "read":
                 read[int(line[2])].update(range(int(line[3]), int(line[4])))
             elif line[1] == "commit":
-                commits += [(float(line[0]), *map(int, part.split(":"))) for part in line[2].split(",")]  # type: ignore[misc]
+                for part in line[2].split(","):
+                    partition, offset = map(int, part.split(":"))
+                    commits.append(
+                        GroupCommit(f"worker {number}", 0, float(line[3]), float(line[0]), partition, offset)
+                    )
     missing = {partition: sorted(offsets - read[partition])[:5] for partition, offsets in acked.items()}
     assert not {partition: some for partition, some in missing.items() if some}
-    furthest: dict[int, int] = {}
-    for _, partition, offset in sorted(commits):
-        assert offset >= furthest.get(partition, 0), f"partition {partition} was committed back to {offset}"
-        furthest[partition] = offset
+    assert list(committed_back(History([], {}, group_commits=commits))) == []
 
 
 def read_all(workers: list[Worker], acked: dict[int, set[int]]) -> Callable[[], bool]:
@@ -175,23 +186,24 @@ def test_s81_s83_a16_a17_kills_pauses_and_dead_coordinators_lose_nothing_and_dou
 ) -> None:
     load = Load(cluster.bootstrap, topic)
     workers = [worker(strategy) for _ in range(3)]
-    wait_until(lambda: all_owned_once(workers), 30)
+    wait_shared(workers)
 
     workers[0].signal(signal.SIGKILL)  # -9
     workers[0].process.wait()
     alive = workers[1:]
-    wait_until(lambda: all_owned_once(alive), 30)
+    wait_shared(alive)
 
     alive[0].signal(signal.SIGSTOP)  # paused past its session, and then back
-    wait_until(lambda: all_owned_once(alive[1:]), 30)
+    wait_shared(alive[1:])
     alive[0].signal(signal.SIGCONT)
-    wait_until(lambda: all_owned_once(alive) and any(line[1] == "lost" for line in alive[0].lines()), 30)
+    wait_until(lambda: any(line[1] == "lost" for line in alive[0].lines()), 30)
+    wait_shared(alive)
 
     coordinator = find_coordinator(cluster, group).broker_id
     cluster.kill(coordinator)
     workers.append(worker(strategy))
     alive = [workers[1], workers[2], workers[3]]
-    wait_until(lambda: all_owned_once(alive), 60)
+    wait_shared(alive)
     cluster.start(coordinator)
 
     load.stop()
