@@ -96,6 +96,28 @@ class Poll(NamedTuple):
     reads: Sequence[Read]
 
 
+class GroupPoll(NamedTuple):
+    """Records of one partition that a member of the group got at once, from ``first`` to before ``end``."""
+
+    member: str
+    generation: int
+    at: float
+    partition: int
+    first: int
+    end: int
+
+
+class GroupCommit(NamedTuple):
+    """A commit that was acknowledged."""
+
+    member: str
+    generation: int
+    began: float
+    ended: float
+    partition: int
+    offset: int
+
+
 class Batch(NamedTuple):
     """A batch as it stands in a replica's log."""
 
@@ -161,5 +183,7 @@ class History:
     consumers: Sequence[str] = ()
     """Readers that were to read everything from the beginning, while it was written."""
     lowered: Sequence[Lowered] = ()
+    group_polls: Sequence[GroupPoll] = ()
+    group_commits: Sequence[GroupCommit] = ()
     failures: Sequence[str] = ()
     """What kept a part of the run from its work: then what was not found proves nothing."""

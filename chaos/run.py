@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ottla.chaos.checker import Violation, check
 from ottla.chaos.faults import Kind, NotOffered, NotStarted, Step
+from ottla.chaos.group_readers import GroupReaders
 from ottla.chaos.history import Event, Expectation, History, Read
 from ottla.chaos.nemesis import Nemesis
 from ottla.chaos.readers import Reader, read_everything
@@ -134,6 +135,7 @@ class _Run:
         self._readers = [
             Reader(target.bootstrap, topic, partitions, subscribes=subscribes) for subscribes in (False, True)
         ]
+        self._group = GroupReaders(target.bootstrap, topic, partitions)
         self._watcher = Watcher(target.bootstrap, topic, shape.replication)
         self._topic_faults = TopicFaults(target.bootstrap, topic, shape.replication, shape.min_insync, plan.seed)
         self._nemesis = Nemesis(target, self._watcher, partitions, self._topic_faults, shape.replication)
@@ -150,6 +152,8 @@ class _Run:
             for reader in self._readers:
                 reader.start()
                 stack.callback(reader.stop)
+            self._group.start()
+            stack.callback(self._group.stop)
             stack.callback(self._load.finish)
             self._load.start()
             self._each_partition_takes(1, "before any fault")
@@ -207,6 +211,7 @@ class _Run:
     def _deaths(self) -> list[str]:
         """Who of those that should be at work is not, and why."""
         threads = [self._nemesis_thread, self._watcher.thread, *(reader.thread for reader in self._readers)]
+        threads += self._group.threads
         return [thread.death for thread in (*threads, *self._load.threads) if thread.death is not None]
 
     def _failures(self) -> list[str]:
@@ -272,6 +277,8 @@ class _Run:
         for reader in self._readers:
             if not reader.wait_until(ends_of, deadline - time.monotonic()):
                 self._troubles.append(f"{reader.name} got to {reader.positions} of {ends_of}")
+        if not self._group.wait_until(ends_of, max(1.0, deadline - time.monotonic())):
+            self._troubles.append(f"the group committed up to {self._group.committed} of {ends_of}")
         assignment = {number: part.replicas for number, part in enumerate(self._watcher.look().partitions)}
         return History(
             self._load.sends,
@@ -285,7 +292,9 @@ class _Run:
             [session for reader in self._readers for session in reader.sessions],
             [reader.name for reader in self._readers],
             self._topic_faults.lowered,
-            self._failures(),
+            group_polls=self._group.polls,
+            group_commits=self._group.commits,
+            failures=self._failures(),
         )
 
     def _delete_topic(self) -> None:

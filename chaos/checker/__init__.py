@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from ottla.chaos.checker.contents import changed
+from ottla.chaos.checker.groups import committed_back, committed_unread, group_missed, owned_twice
 from ottla.chaos.checker.order import key_moved, stored_in_the_past, stored_out_of_order
 from ottla.chaos.checker.polls import disagrees_with_the_log, read_out_of_order, unseen
 from ottla.chaos.checker.progress import not_healed, proves_nothing, stood_still
@@ -34,6 +35,10 @@ RULES: tuple[Rule, ...] = (
     not_read_to_the_end,
     disagrees_with_the_log,
     unseen,
+    owned_twice,
+    committed_back,
+    committed_unread,
+    group_missed,
     replicas_differ,
     epochs_go_back_in_the_log,
     receipts_that_lie,

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.chaos import run as runs
 from ottla.chaos.faults import Fault, Kind, Role, Step
-from ottla.chaos.history import Poll, Read, Send, Session
+from ottla.chaos.history import GroupCommit, GroupPoll, Poll, Read, Send, Session
 from ottla.chaos.nemesis import Nemesis
 from ottla.chaos.scenarios import SCENARIOS, Scenario, Shape
 from ottla.chaos.targets.target import Target
@@ -79,6 +79,28 @@ class Along:
         return True
 
 
+class Members:
+    """A group that has committed everything at once."""
+
+    def __init__(self, *arguments: object) -> None:
+        self.polls: list[GroupPoll] = []
+        self.commits: list[GroupCommit] = []
+        self.committed: dict[int, int] = {}
+        self.threads = [WatchedThread("member-0", self.work)]
+
+    def work(self) -> None:
+        pass
+
+    def start(self) -> None:
+        self.threads[0].start()
+
+    def stop(self) -> None:
+        self.threads[0].join()
+
+    def wait_until(self, ends: dict[int, int], timeout_s: float) -> bool:
+        return True
+
+
 class Looks:
     def __init__(self, *arguments: object) -> None:
         self.view = VIEW
@@ -139,6 +161,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(runs, "Workload", load)
     monkeypatch.setattr(runs, "Reader", Along)
+    monkeypatch.setattr(runs, "GroupReaders", Members)
     monkeypatch.setattr(runs, "Watcher", Looks)
     monkeypatch.setattr(runs, "CALM_S", 0.0)
     monkeypatch.setattr(runs, "_make_topic", lambda target, scenario: "t")
@@ -172,6 +195,7 @@ def test_run_in_which_everybody_works_passes() -> None:
         ("nemesis", Nemesis, "run"),
         ("watcher", Looks, "work"),
         ("reader", Along, "work"),
+        ("member", Members, "work"),
         ("producer", Load, "work"),
     ],
 )
