@@ -17,7 +17,7 @@ import msgspec
 
 from ottla.wire.apis import REQUESTS
 from ottla.wire.batch import Buffer
-from ottla.wire.dialect import Dialect, IncomingRequest, UnreadableRequest
+from ottla.wire.dialect import IncomingRequest, UnreadableRequest
 from ottla.wire.errors import (
     NO_ERROR,
     InvalidRequest,
@@ -85,7 +85,7 @@ def encode_request(
     return pieces
 
 
-class NativeDialect(Dialect):
+class NativeDialect:
     """Requests as Ottla's own clients and brokers send them."""
 
     def __init__(self) -> None:
