@@ -3,6 +3,7 @@
 from ottla import __version__
 from ottla.broker.api.control import ControlHandlers
 from ottla.broker.api.controller.configs import ConfigHandlers
+from ottla.broker.api.controller.each import Controller
 from ottla.broker.api.controller.leadership import LeadershipHandlers
 from ottla.broker.api.controller.topics import TopicHandlers
 from ottla.broker.api.describe_configs import DescribeConfigsHandler, broker_defaults
@@ -17,16 +18,31 @@ from ottla.broker.api.producer_ids import InitProducerIdHandler
 from ottla.broker.api.replica_fetch import ReplicaFetchHandler
 from ottla.broker.api.routes import Handlers
 from ottla.broker.config import BrokerConfig
+from ottla.broker.controller.api import ControllerApi
 from ottla.broker.controller.claims import ControllerClaims
 from ottla.broker.data_folders import log_defaults
 from ottla.broker.parts import Parts
 from ottla.broker.peers import Handshakes
+from ottla.wire.errors import BrokerNotAvailable
+
+
+def _controller_of(parts: Parts) -> Controller:
+    """Gives the controller if it is on this broker; without ZooKeeper there is none anywhere, and clients must hear that."""
+
+    def controller() -> ControllerApi | None:
+        found = parts.membership.controller
+        if found is None and not parts.session.connected:
+            raise BrokerNotAvailable("there is no controller: ZooKeeper cannot be reached")
+        return found
+
+    return controller
 
 
 def handlers_of(parts: Parts, handshakes: Handshakes, config: BrokerConfig) -> Handlers:
     membership, view, session, metrics = parts.membership, parts.view, parts.session, parts.metrics
     partitions, purgatories = parts.replication.partitions, parts.replication.purgatories
     for_replicas = ReplicaFetchHandler(parts.replication.sessions, parts.replication.isr_loop.may_have_caught_up)
+    controller = _controller_of(parts)
     return Handlers(
         produce=ProduceHandler(partitions, view, purgatories.produce, metrics, lambda: membership.unsure),
         fetch=FetchHandler(partitions, view, purgatories.fetch, metrics, for_replicas),
@@ -34,12 +50,12 @@ def handlers_of(parts: Parts, handshakes: Handshakes, config: BrokerConfig) -> H
         metadata=MetadataHandler(view),
         api_versions=ApiVersionsHandler(lambda: membership.identity, handshakes, f"ottla {__version__}"),
         init_producer_id=InitProducerIdHandler(session, membership.identity.broker_id),
-        topics=TopicHandlers(lambda: membership.controller),
+        topics=TopicHandlers(controller),
         describe_configs=DescribeConfigsHandler(
             view, broker_defaults(log_defaults(config), config.min_insync_replicas)
         ),
-        configs=ConfigHandlers(lambda: membership.controller),
-        leadership=LeadershipHandlers(lambda: membership.controller),
+        configs=ConfigHandlers(controller),
+        leadership=LeadershipHandlers(controller),
         control=ControlHandlers(lambda: membership.identity, handshakes, partitions, view, ControllerClaims(session)),
         groups=GroupHandlers(parts.groups, purgatories.heartbeat),
         group_offsets=GroupOffsetHandlers(parts.groups, view, session),

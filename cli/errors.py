@@ -9,6 +9,7 @@ from ottla.wire.errors import (
     ConfigError,
     InvalidReplicationFactor,
     NoBrokersAvailable,
+    NotEnoughReplicas,
     OffsetOutOfRange,
     OttlaError,
     RequestTimedOut,
@@ -35,6 +36,7 @@ class NotFound(OttlaError):
 _EXIT_CODES: dict[type[BaseException], int] = {
     ClientTimeout: TIMED_OUT,
     RequestTimedOut: TIMED_OUT,
+    NotEnoughReplicas: TIMED_OUT,
     TimeoutError: TIMED_OUT,
     NotFound: NOT_FOUND,
     UnknownTopicOrPartition: NOT_FOUND,
@@ -48,6 +50,7 @@ _HINTS: dict[type[BaseException], str] = {
     TopicAlreadyExists: "give --if-not-exists if that is fine",
     InvalidReplicationFactor: "`ottla cluster info` shows how many brokers there are",
     OffsetOutOfRange: "give -o earliest or -o latest",
+    NotEnoughReplicas: "`ottla topic describe NAME` shows who is in sync",
     NoBrokersAvailable: "start a cluster with `ottla up`, or name one with -b host:port or OTTLA_BOOTSTRAP",
     ClientTimeout: "`ottla status` shows a local cluster; --timeout waits longer",
 }

@@ -279,8 +279,9 @@ class Cluster:
         if isinstance(last, UnknownTopicOrPartition | LeaderNotAvailable):
             text = f"{last} (waited {timeout_s:g} s; {self.tried()})"
             raise type(last)(text, topic=last.topic, partition=last.partition) from None
-        why = f": {last}" if last is not None else ""
-        raise ClientTimeout(f"{what} within {timeout_s:g} s{why}; {self.tried()}") from None
+        why = f": {str(last).removesuffix('.')}" if last is not None else ""
+        hint = last.hint if last is not None else None
+        raise ClientTimeout(self.with_tried(f"{what} within {timeout_s:g} s{why}"), hint=hint) from None
 
     def only_hung_up(self, error: OttlaError) -> bool:
         """Whether a request was lost because we ourselves gave up its connection, for another request's sake."""
@@ -293,6 +294,10 @@ class Cluster:
             raise
         except OttlaError:
             pass  # the attempt itself will say what is wrong
+
+    def with_tried(self, text: str) -> str:
+        """A sentence that ends with whom we tried, unless it says so already."""
+        return text if "; tried " in text else f"{text}; {self.tried()}"
 
     def tried(self) -> str:
         """The addresses that could not be asked, and why; where there are none, those of the brokers."""

@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
+from ottla.client.records import RecordMetadata
 from ottla.net.busy_poll import BUSY_POLL_MAX_US
 from ottla.wire.batch import Codec
-from ottla.wire.errors import ConfigError
+from ottla.wire.errors import ConfigError, OttlaError
 from ottla.wire.framing import FRAME_MAX
 from ottla.wire.messages import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 
@@ -15,6 +16,10 @@ C = TypeVar("C", bound="ClientConfig")
 
 Serializer = Callable[[Any], bytes | None]
 Deserializer = Callable[[Any], Any]
+
+OnDelivery = Callable[[OttlaError | None, RecordMetadata], object]
+"""Told of each record, on the client's own thread: why it was not delivered (None if it was), and where it went or should have
+gone; its offset is -1 if it went nowhere. It must not block."""
 
 DEFAULT_PORT = 9092
 
@@ -86,6 +91,9 @@ class ProducerConfig(ClientConfig):
         False, "have every delivery tell leader, epoch, in-sync replicas and high watermark at the ack"
     )
     partitioner: str = option("round_robin", "where records without a key go: round_robin or sticky")
+    on_delivery: OnDelivery | None = option(
+        None, "called for each record when it is delivered or has failed: on_delivery(error or None, metadata)"
+    )
     key_serializer: Serializer | None = option(None, "turns a key into bytes")
     value_serializer: Serializer | None = option(None, "turns a value into bytes")
 

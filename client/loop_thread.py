@@ -154,22 +154,33 @@ def _after_fork() -> None:
             client.forked(forked_error())
 
 
+after_clients: list[Callable[[], None]] = []
+"""Called when the process ends, once all clients are closed."""
+
+
 def _at_exit() -> None:
+    try:
+        if _shared is not None:
+            _close_all(_shared)
+    finally:
+        for last in after_clients:
+            last()
+
+
+def _close_all(shared: LoopThread) -> None:
     """Deliver what clients that nobody closed still hold, and leave no task to complain about."""
-    if _shared is None:
-        return
     deadline = time.monotonic() + EXIT_TIMEOUT_S
 
     def left_s() -> float:
         return max(deadline - time.monotonic(), EXIT_LEAST_S)
 
     forgotten = 0
-    for client in list(_shared.clients):
+    for client in list(shared.clients):
         try:
             forgotten += client.close_at_exit(left_s())
         except Exception as error:  # whatever it is, the others have records, too
             logger.warning("a client was not closed before the process ended: %s", error)
-    _shared.run(_shared.unowned_closed(left_s()))
+    shared.run(shared.unowned_closed(left_s()))
     if forgotten:  # last: with -W error this raises
         text = "a producer was" if forgotten == 1 else f"{forgotten} producers were"
         warnings.warn(f"{text} not closed before the process ended", ResourceWarning, 2)

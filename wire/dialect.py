@@ -52,7 +52,7 @@ class UnreadableRequest:
 
 
 class Dialect(Protocol):
-    """One way to speak. Stateless: one object serves all connections. Whatever can do this is one, compiled or not."""
+    """One way to speak. Stateless: one object serves all connections. (A protocol: a dialect need not be compiled.)"""
 
     api_ranges: list[ApiRange]
     """What can be asked in it, and in which versions."""

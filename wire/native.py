@@ -17,7 +17,7 @@ import msgspec
 
 from ottla.wire.apis import REQUESTS
 from ottla.wire.batch import Buffer
-from ottla.wire.dialect import IncomingRequest, UnreadableRequest
+from ottla.wire.dialect import Dialect, IncomingRequest, UnreadableRequest
 from ottla.wire.errors import (
     NO_ERROR,
     InvalidRequest,
@@ -142,7 +142,7 @@ class NativeDialect:
         return encode_error(error, request.correlation_id)
 
 
-NATIVE = NativeDialect()
+NATIVE: Dialect = NativeDialect()
 
 
 def encode_response(message: Message, correlation_id: int, attachments: Sequence[Buffer] = ()) -> list[Buffer]:

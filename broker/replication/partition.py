@@ -174,9 +174,7 @@ class Partition:
             leading = self.check_leader(NO_EPOCH)
         in_sync = len(leading.isr.members)
         if all_must_ack and in_sync < self.min_insync:
-            raise NotEnoughReplicas(
-                f"{self.where} has {in_sync} replicas in sync; min.insync.replicas is {self.min_insync}"
-            )
+            raise NotEnoughReplicas(f"{self.where}: {in_sync} in sync, {self.min_insync} needed (min.insync.replicas)")
         try:
             appended = self.log.append_as_leader(records, self.leader_epoch, now_ms)
         except StorageError:
@@ -196,7 +194,7 @@ class Partition:
             return NotLeaderOrFollower(f"{self.where} is led by another broker by now")
         if len(self.leading.isr.members) < self.min_insync:
             return NotEnoughReplicasAfterAppend(
-                f"{self.where} has fewer replicas in sync by now than min.insync.replicas, {self.min_insync}"
+                f"{self.where}: {len(self.leading.isr.members)} in sync by now, {self.min_insync} needed (min.insync.replicas)"
             )
         return None
 

@@ -2,14 +2,16 @@
 
 import warnings
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any
 
+from ottla.client.config import OnDelivery
 from ottla.client.loop_thread import shared_loop_thread
 from ottla.client.producing.batches import Headers
-from ottla.client.producing.delivery import ManyDelivery, RecordDelivery
-from ottla.client.producing.producer import AsyncProducer
-from ottla.wire.errors import OttlaError
+from ottla.client.producing.delivery import ManyDelivery, RecordDelivery, tell_one
+from ottla.client.producing.producer import LEAVING_S, AsyncProducer
+from ottla.wire.errors import ClientTimeout, OttlaError
 
 
 class Producer:
@@ -43,7 +45,13 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if kind is None:
+            self.close()
+            return
+        try:
+            self.close(LEAVING_S)
+        except ClientTimeout:
+            pass  # what was not delivered is told in the log; what is raised already comes first
 
     def send(
         self,
@@ -54,9 +62,20 @@ class Producer:
         headers: Headers | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
     ) -> RecordDelivery:
-        """Queue a record; waits only while the buffer is full or the topic is not known yet."""
-        if key is None and headers is None and partition is None and timestamp_ms is None and not self._closed:
+        """Queue a record; waits only while the buffer is full or the topic is not known yet.
+
+        ``on_delivery(error, metadata)`` is called when it is delivered (error is None) or failed, on the client's thread.
+        """
+        if (
+            key is None
+            and headers is None
+            and partition is None
+            and timestamp_ms is None
+            and on_delivery is None
+            and not self._closed
+        ):
             sent = self._send_plain(topic, value)
             if sent is not None:
                 return sent
@@ -65,6 +84,8 @@ class Producer:
         batch, index = self._outbox.add(topic, value, key, headers, partition, timestamp_ms)
         if index == 0:  # the send loop knows of a batch that has records already
             self._wake()
+        if on_delivery is not None:
+            batch.when_done(partial(tell_one, batch, index, on_delivery))
         return RecordDelivery(batch, index)
 
     def send_many(
@@ -83,9 +104,9 @@ class Producer:
         self._wake()
         return ManyDelivery(count, pieces)
 
-    def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything sent so far is delivered or has failed."""
-        self._thread.run(self._twin.flush(timeout))
+    def flush(self, timeout: float | None = None) -> int:
+        """Wait until everything sent so far is delivered or has failed; gives how many have failed since the last flush."""
+        return self._thread.run(self._twin.flush(timeout))
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> int:
         """How many partitions a topic has."""

@@ -263,7 +263,9 @@ class AsyncConsumer:
         """Nothing came in time: if there is nothing that could be read, say why."""
         trouble = self.inbox.trouble or (self.group.trouble if self.group is not None else None)
         if trouble is not None and not self._subscription.readable:
-            raise type(trouble)(f"{trouble}; {self._cluster.tried()}", topic=trouble.topic, partition=trouble.partition)
+            raise type(trouble)(
+                self._cluster.with_tried(str(trouble)), topic=trouble.topic, partition=trouble.partition
+            )
 
     # --- what was read, in a group ---------------------------------------------------------------------------------------
 
@@ -337,7 +339,7 @@ class AsyncConsumer:
                 await self._fetch_loop.prepared(enough)
         except TimeoutError:
             self.raise_trouble()
-            raise ClientTimeout(f"{what} within {timeout:g} s; {self._cluster.tried()}") from None
+            raise ClientTimeout(self._cluster.with_tried(f"{what} within {timeout:g} s")) from None
 
     async def _seek_all(self, to: int, timeout: float) -> None:
         deadline = time.monotonic() + timeout

@@ -216,7 +216,6 @@ class Accumulator:
         """Send a batch that was too large for the broker in two halves instead."""
         halves = batch.split()
         with self._lock:
-            self._halved = [other for other in self._halved if not other.done]
             self._halved.append(batch)
             self._unfinished.update(dict.fromkeys(halves))
             del self._unfinished[batch]
@@ -230,6 +229,8 @@ class Accumulator:
             if batch in self._unfinished:
                 del self._unfinished[batch]
                 self.pending_bytes -= batch.size - HEADER_SIZE
+            if self._halved:
+                self._halved = [other for other in self._halved if not other.done]
 
     def unaccounted(self, in_flight: set[ProducerBatch]) -> list[ProducerBatch]:
         """Unfinished batches that neither wait nor are in flight. Invariant: none, unless something failed halfway."""

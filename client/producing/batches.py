@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 
+from ottla.client.producing.undelivered import FailedBatch
 from ottla.client.records import Receipt, RecordMetadata, copy_of
 from ottla.wire.batch import HEADER_SIZE, NO_PRODUCER, Codec
 from ottla.wire.errors import OttlaError
@@ -59,8 +60,8 @@ class ProducerBatch:
 
     __slots__ = (
         "_halves", "_waiters", "append_time_ms", "attempts", "base_offset", "base_sequence", "deadline", "done", "error",
-        "headers", "in_flight", "keys", "last_error", "line", "may_be_stored", "not_before", "number", "opened_at", "receipt",
-        "size", "timestamps", "values", "where",
+        "failed", "headers", "in_flight", "keys", "last_error", "line", "may_be_stored", "not_before", "number", "opened_at",
+        "receipt", "size", "timestamps", "values", "where",
     )  # fmt: skip
 
     def __init__(self, where: TopicPartition, opened_at: float, deadline: float) -> None:
@@ -84,6 +85,8 @@ class ProducerBatch:
         self.size = HEADER_SIZE
         self.done = False
         self.error: OttlaError | None = None
+        self.failed: FailedBatch | None = None
+        """Tells of its failure if nobody asks."""
         self.base_offset = -1
         self.append_time_ms = -1
         self.receipt: Receipt | None = None
@@ -115,7 +118,20 @@ class ProducerBatch:
         if self._halves is not None and all(half.done for half in self._halves):
             first, second = self._halves
             return first.metadata(index) if index < len(first) else second.metadata(index - len(first))
-        self.raise_error()
+        if self.error is not None:
+            self.asked(index)
+            raise copy_of(self.error)
+        return self._place(index)
+
+    def fate(self, index: int) -> tuple[OttlaError | None, RecordMetadata]:
+        """What kept a record from going anywhere, if anything did, and where it went or should have gone."""
+        if self._halves is not None and all(half.done for half in self._halves):
+            first, second = self._halves
+            return first.fate(index) if index < len(first) else second.fate(index - len(first))
+        self.asked(index)
+        return copy_of(self.error) if self.error is not None else None, self._place(index)
+
+    def _place(self, index: int) -> RecordMetadata:
         timestamp = self.timestamps if isinstance(self.timestamps, int) else self.timestamps[index]
         if self.append_time_ms >= 0:
             timestamp = self.append_time_ms
@@ -126,6 +142,25 @@ class ProducerBatch:
         """Raise what kept the batch from being stored, if anything did."""
         if self.error is not None:
             raise copy_of(self.error)
+
+    def asked(self, index: int) -> None:
+        """Somebody knows, or will be told, what became of a record."""
+        if self._halves is not None:
+            first, second = self._halves
+            if index < len(first):
+                first.asked(index)
+            else:
+                second.asked(index - len(first))
+        elif self.failed is not None:
+            self.failed.asked(index)
+
+    def asked_all(self) -> None:
+        """As ``asked``, of all its records."""
+        if self._halves is not None:
+            for half in self._halves:
+                half.asked_all()
+        elif self.failed is not None:
+            self.failed.asked_all()
 
     def finish(self, base_offset: int = -1, append_time_ms: int = -1, error: OttlaError | None = None) -> None:
         """Tell everybody who waits what became of the batch."""

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from ottla.client.config import OnDelivery
 from ottla.client.loop_thread import is_loop_thread, refuse_on_loop_thread
 from ottla.client.producing.batches import ProducerBatch
 from ottla.client.records import RecordMetadata, SentRecords
@@ -37,6 +38,32 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
+def tell_one(batch: ProducerBatch, index: int, on_delivery: OnDelivery) -> None:
+    """Tell what became of one record of a batch that is done."""
+    error, where = batch.fate(index)
+    try:
+        on_delivery(error, where)
+    except Exception:  # the next one's delivery must not suffer for it
+        logger.exception("a delivery callback failed")
+    except BaseException as raised:  # neither for this
+        _let_out(raised)
+
+
+def tell_each(batch: ProducerBatch, on_delivery: OnDelivery) -> None:
+    """Tell what became of all records of a batch that is done."""
+    for index in range(len(batch)):
+        tell_one(batch, index, on_delivery)
+
+
+def _not_yet(batch: ProducerBatch | None, timeout: float | None) -> ClientTimeout:
+    """Somebody waited for a delivery as long as he would; the batch is tried on."""
+    if batch is None:  # it came just now
+        return ClientTimeout(f"not delivered within {timeout:g} s")
+    why = f": {batch.last_error}" if batch.last_error is not None else ""
+    text = f"not delivered to {batch.where} within {timeout:g} s{why}"
+    return ClientTimeout(text, topic=batch.where.topic, partition=batch.where.partition)
+
+
 def _settle(arrived: "asyncio.Future[None]") -> None:
     if not arrived.done():
         arrived.set_result(None)
@@ -53,6 +80,10 @@ class Delivery(Generic[R]):
     def _outcome(self) -> R:
         raise NotImplementedError
 
+    def _asked(self) -> None:
+        """Somebody wants to know what became of it: then nobody else has to be told."""
+        raise NotImplementedError
+
     def done(self) -> bool:
         return all(batch.done for batch in self._batches())
 
@@ -64,6 +95,7 @@ class Delivery(Generic[R]):
         def one_done() -> None:
             if next(finished) < len(batches):
                 return
+            self._asked()
             try:
                 callback(self)
             except Exception:  # the next one's delivery must not suffer for it
@@ -95,7 +127,7 @@ class BlockingDelivery(Delivery[R]):
                 finally:
                     batch.forget_waiter(arrived.set)
                 if not arrived.is_set():
-                    raise ClientTimeout(f"not delivered to {batch.where} within {timeout:g} s", topic=batch.where.topic)
+                    raise _not_yet(batch, timeout)
         return self._outcome()
 
     def exception(self, timeout: float | None = None) -> OttlaError | None:
@@ -131,8 +163,8 @@ class AwaitedDelivery(Delivery[R]):
             async with asyncio.timeout(timeout):
                 return await self
         except TimeoutError:
-            late = next((batch.where for batch in self._batches() if not batch.done), None)
-            raise ClientTimeout(f"not delivered to {late} within {timeout:g} s") from None
+            late = next((batch for batch in self._batches() if not batch.done), None)
+            raise _not_yet(late, timeout) from None
 
 
 class _OneRecord(Delivery[RecordMetadata], msgspec.Struct, gc=False, eq=False):
@@ -147,6 +179,9 @@ class _OneRecord(Delivery[RecordMetadata], msgspec.Struct, gc=False, eq=False):
     def _outcome(self) -> RecordMetadata:
         return self._batch.metadata(self._index)
 
+    def _asked(self) -> None:
+        self._batch.asked(self._index)
+
 
 class _ManyRecords(Delivery[SentRecords]):
     __slots__ = ("_count", "_pieces")
@@ -158,7 +193,12 @@ class _ManyRecords(Delivery[SentRecords]):
     def _batches(self) -> Sequence[ProducerBatch]:
         return [batch for _, batch in self._pieces]
 
+    def _asked(self) -> None:
+        for _, batch in self._pieces:
+            batch.asked_all()
+
     def _outcome(self) -> SentRecords:
+        self._asked()
         for _, batch in self._pieces:
             batch.raise_error()
         return SentRecords(self._count, self._pieces)

@@ -3,13 +3,14 @@
 import asyncio
 import warnings
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 from ottla.client.cluster import Cluster
-from ottla.client.config import ProducerConfig, build
+from ottla.client.config import OnDelivery, ProducerConfig, build
 from ottla.client.producing.batches import Headers
-from ottla.client.producing.delivery import AsyncManyDelivery, AsyncRecordDelivery
+from ottla.client.producing.delivery import AsyncManyDelivery, AsyncRecordDelivery, tell_one
 from ottla.client.producing.outbox import Outbox
 from ottla.client.producing.sending.send_loop import SendLoop
 from ottla.client.records import RecordMetadata
@@ -17,6 +18,9 @@ from ottla.wire.errors import ClientClosed, ClientTimeout
 
 FAIR_SHARE = 256
 """After so many sends in a row the event loop gets a turn, or nothing would leave before the buffer is full."""
+
+LEAVING_S = 2.0
+"""How long a ``with`` that is left by an exception waits for what is still to be delivered."""
 
 
 class AsyncProducer:
@@ -36,6 +40,7 @@ class AsyncProducer:
         self.send_loop = SendLoop(self._config, self._cluster, self.outbox.accumulator)
         self.outbox.accumulator.on_sealed = self.send_loop.wake_here
         self._turns = 0
+        self._failures_told = 0
         self._all_closed = asyncio.Event()
         self._closed = False
 
@@ -55,7 +60,13 @@ class AsyncProducer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        if kind is None:
+            await self.close()
+            return
+        try:
+            await self.close(LEAVING_S)
+        except ClientTimeout:
+            pass  # what was not delivered is told in the log; what is raised already comes first
 
     async def send(
         self,
@@ -66,12 +77,18 @@ class AsyncProducer:
         headers: Headers | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
     ) -> AsyncRecordDelivery:
-        """Queue a record; waits only while the buffer is full or the topic is not known yet."""
+        """Queue a record; waits only while the buffer is full or the topic is not known yet.
+
+        ``on_delivery(error, metadata)`` is called when it is delivered (error is None) or has failed.
+        """
         await self.ready(topic)
         batch, index = self.outbox.add(topic, value, key, headers, partition, timestamp_ms)
         if index == 0:
             self.send_loop.wake_here()
+        if on_delivery is not None:
+            batch.when_done(partial(tell_one, batch, index, on_delivery))
         return AsyncRecordDelivery(batch, index)
 
     async def send_many(
@@ -93,13 +110,18 @@ class AsyncProducer:
         """Send a record and wait until it is delivered."""
         return await (await self.send(topic, value, **how))
 
-    async def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything sent so far is delivered or has failed."""
+    async def flush(self, timeout: float | None = None) -> int:
+        """Wait until everything sent so far is delivered or has failed; gives how many have failed since the last flush."""
         try:
             async with asyncio.timeout(timeout):
                 await self.send_loop.flush()
         except TimeoutError:
-            raise ClientTimeout(f"not everything was delivered within {timeout:g} s; {self._cluster.tried()}") from None
+            text = f"not everything was delivered within {timeout:g} s"
+            raise ClientTimeout(self.send_loop.with_last_error(text)) from None
+        self.send_loop.tell_failures()
+        failed = self.send_loop.failed_records
+        self._failures_told, before = failed, self._failures_told
+        return failed - before
 
     async def partitions_for(self, topic: str, timeout: float | None = None) -> int:
         """How many partitions a topic has."""
@@ -119,6 +141,7 @@ class AsyncProducer:
                 self.send_loop.stop()
                 await self._cluster.close()
             finally:
+                self.send_loop.tell_failures()
                 self._all_closed.set()
 
     async def _wait_closed(self, timeout: float | None) -> None:
@@ -127,7 +150,8 @@ class AsyncProducer:
             async with asyncio.timeout(timeout):
                 await self._all_closed.wait()
         except TimeoutError:
-            raise ClientTimeout(f"not everything was delivered within {timeout:g} s; {self._cluster.tried()}") from None
+            text = f"not everything was delivered within {timeout:g} s"
+            raise ClientTimeout(self.send_loop.with_last_error(text)) from None
 
     async def ready(self, topic: str) -> None:
         """Wait until the topic is known and there is room for a record."""
@@ -144,8 +168,8 @@ class AsyncProducer:
                 async with asyncio.timeout(self._config.max_block_ms / 1000):
                     await self.send_loop.wait_for_room()
             except TimeoutError:
-                wait_s = self._config.max_block_ms / 1000
-                raise ClientTimeout(f"no room to send for {wait_s:g} s; {self._cluster.tried()}", topic=topic) from None
+                text = f"no room to send for {self._config.max_block_ms / 1000:g} s"
+                raise ClientTimeout(self.send_loop.with_last_error(text), topic=topic) from None
 
 
 def plain_name(topic: object) -> str:

@@ -25,7 +25,7 @@ def crippled(cluster: LocalCluster) -> LocalCluster:
     return cluster
 
 
-@pytest.mark.parametrize(("topic", "why"), [("alone", "alone-0 has no leader"), ("both", "min.insync.replicas is 2")])
+@pytest.mark.parametrize(("topic", "why"), [("alone", "alone-0 has no leader"), ("both", "1 in sync, 2 needed")])
 def test_a_record_that_cannot_be_stored_is_given_up_in_time_and_it_is_said_why(
     crippled: LocalCluster, topic: str, why: str
 ) -> None:

@@ -215,6 +215,9 @@ class World:
     def tried(self) -> str:
         return "tried"
 
+    def with_tried(self, text: str) -> str:
+        return f"{text}; {self.tried()}"
+
     # --- the background: remembered, and done when the story says so ---
 
     def refresh_metadata(self) -> None:

@@ -9,6 +9,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
 from ottla.client.producing.accumulator import Accumulator
 from ottla.client.producing.batches import Line, ProducerBatch
+from ottla.client.producing.delivery import tell_each
 from ottla.client.producing.sending.delivery_decision import (
     STORED,
     GiveUp,
@@ -24,12 +25,26 @@ from ottla.client.producing.sending.delivery_decision import (
 )
 from ottla.client.producing.sending.in_flight_requests import SentRequest
 from ottla.client.producing.sending.sequences import Sequences
+from ottla.client.producing.undelivered import Untold
 from ottla.client.records import Receipt
 from ottla.net.exchange import Answer
 from ottla.net.retry import backoff
-from ottla.wire.errors import ClientClosed, ClientTimeout, OttlaError, RemoteProtocolError
-from ottla.wire.names import NO_LEADER
+from ottla.wire.errors import (
+    ClientClosed,
+    ClientTimeout,
+    LeaderNotAvailable,
+    NetworkException,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    OttlaError,
+    RemoteProtocolError,
+    UnknownTopicOrPartition,
+)
+from ottla.wire.names import NO_LEADER, TopicPartition
 from ottla.wire.requests import ProducePartResult, ProduceResponse
+
+TOO_FEW = (NotEnoughReplicas, NotEnoughReplicasAfterAppend)
+"""What a leader refuses for as long as too few replicas are in sync: told as it is, however long it was tried."""
 
 FIRST_REFRESH_S = 0.01
 """How soon to ask again who leads, the first time; a new leader is mostly found within a tenth of a second."""
@@ -53,6 +68,10 @@ class BatchCompletion:
         self._loop = asyncio.get_running_loop()
         self._refresh_waits: Iterator[float] | None = None
         self._room: list[asyncio.Future[None]] = []
+        self._last_errors: dict[TopicPartition, OttlaError] = {}
+        """Why a partition's batches had to be sent again, until one is stored: others may wait behind them."""
+        self.untold = Untold(self._loop)
+        self.failed_records = 0
         self.closed = False
         """Whether the producer is: then nothing is tried again."""
 
@@ -93,6 +112,8 @@ class BatchCompletion:
         verdict = after_answer(batch, part, self.closed, now)
         if verdict is STORED:
             self._refresh_waits = None
+            if self._last_errors:
+                self._last_errors.pop(batch.where, None)
             if self._config.receipts:
                 batch.receipt = Receipt(part.leader, part.leader_epoch, part.isr, part.high_watermark)
             self.finish(batch, None, part.base_offset, part.append_time_ms)
@@ -133,14 +154,14 @@ class BatchCompletion:
                 Sequences.leave(batch)
             self._accumulator.split(batch)
         elif isinstance(verdict, TimedOut):
-            self.too_late(batch, str(verdict.error))
+            self.too_late(batch, verdict.error)
         elif isinstance(verdict, GiveUp):
             self.finish(batch, verdict.error)
 
     def _put_back(self, batch: ProducerBatch, verdict: Retry) -> None:
         backoff_ms = min(self._config.retry_backoff_ms * 2**batch.attempts, self._config.retry_backoff_max_ms)
         batch.attempts += 1
-        batch.last_error = verdict.error
+        batch.last_error = self._last_errors[batch.where] = verdict.error
         batch.may_be_stored = verdict.may_be_stored
         batch.not_before = time.monotonic() + backoff_ms / 1000
         self._accumulator.put_back(batch)
@@ -169,27 +190,47 @@ class BatchCompletion:
     def give_up_expired(self) -> None:
         """Give up what still waits to be sent when its delivery time is over."""
         for batch in self._accumulator.expired(time.monotonic()):
-            known = batch.where.topic in self._cluster.topics
-            led = self._cluster.leader(batch.where) is not None
-            lacking = "its leader could not be reached" if led else f"{batch.where} has no leader"
-            unreached = lacking if known else "the topic does not exist"
-            self.too_late(batch, str(batch.last_error or unreached))
+            self.too_late(batch, batch.last_error or self._last_errors.get(batch.where) or self._unreached(batch.where))
 
-    def too_late(self, batch: ProducerBatch, why: str) -> None:
-        """The delivery time of a batch is over."""
+    def _unreached(self, where: TopicPartition) -> OttlaError:
+        """Why a batch was never even sent."""
+        if where.topic not in self._cluster.topics:
+            return UnknownTopicOrPartition("the topic does not exist")
+        if self._cluster.leader(where) is None:
+            return LeaderNotAvailable(f"{where} has no leader")
+        return NetworkException("its leader could not be reached")
+
+    def with_last_error(self, text: str) -> str:
+        """A sentence on what took too long, with what went wrong last."""
+        last = next(reversed(self._last_errors.values()), None)
+        return self._cluster.with_tried(text if last is None else f"{text}: {last}")
+
+    def too_late(self, batch: ProducerBatch, why: OttlaError) -> None:
+        """The delivery time of a batch is over; ``why`` is what kept it from being delivered in time."""
         where, limit_s = batch.where, self._config.delivery_timeout_ms / 1000
-        text = f"not delivered to {where} within {limit_s:g} s: {why}; {self._cluster.tried()}"
-        self.finish(batch, ClientTimeout(text, topic=where.topic, partition=where.partition))
+        text = f"not delivered to {where} within {limit_s:g} s: {why}"
+        if isinstance(why, TOO_FEW):  # nothing is wrong with whom we asked, and waiting longer is not the remedy
+            kind: type[OttlaError] = type(why)
+        else:
+            kind, text = ClientTimeout, self._cluster.with_tried(text)
+        self.finish(batch, kind(text, topic=where.topic, partition=where.partition))
 
     def finish(
         self, batch: ProducerBatch, error: OttlaError | None = None, base_offset: int = -1, append_time_ms: int = -1
     ) -> None:
         """A batch is done, for better or worse."""
         Sequences.finished(batch, stored=error is None)
+        on_delivery = self._config.on_delivery
+        if error is not None:
+            self.failed_records += len(batch)
+            if on_delivery is None:
+                batch.failed = self.untold.failed(batch.where.topic, len(batch), error)
         batch.finish(base_offset, append_time_ms, error)
         self._accumulator.release(batch)  # last: until then it is known whom to tell, should any of this fail
         if self._room and not self._accumulator.full:
             self._tell_room()
+        if on_delivery is not None:
+            tell_each(batch, on_delivery)
 
     def _tell_room(self) -> None:
         room, self._room = self._room, []

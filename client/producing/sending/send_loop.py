@@ -44,6 +44,19 @@ class SendLoop:
             self.wake_here()
             await room
 
+    @property
+    def failed_records(self) -> int:
+        """How many records have failed so far."""
+        return self._completion.failed_records
+
+    def tell_failures(self) -> None:
+        """Tell now of the failures that nobody asked about."""
+        self._completion.untold.tell()
+
+    def with_last_error(self, text: str) -> str:
+        """A sentence on what took too long, with what went wrong last."""
+        return self._completion.with_last_error(text)
+
     async def flush(self) -> None:
         """Send what there is now without lingering, and wait until all of it is done; what is added later may wait."""
         self._sender.flushing += 1

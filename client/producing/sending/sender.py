@@ -268,7 +268,7 @@ class Sender:
         try:
             for batch in sent.batches:
                 if not batch.done and batch.deadline <= now:
-                    self.completion.too_late(batch, f"{sent.channel.address} did not answer")
+                    self.completion.too_late(batch, NetworkException(f"{sent.channel.address} did not answer"))
                     self.wake_here()  # others may have waited for its fate
             if now >= sent.until:
                 self._background.disconnect(sent.channel)

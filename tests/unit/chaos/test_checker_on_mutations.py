@@ -389,4 +389,5 @@ def test_every_kind_of_violation_that_is_documented_is_provoked() -> None:
     section = text[text.index("## What is checked") : text.index("A cluster that takes nothing")]
     rows = re.findall(r"^\| ([a-z ,-]+) \| ", section, re.MULTILINE)
     told = {kind.strip() for row in rows for kind in row.split(",")} - {"violation"}
-    assert {kind for kind, _ in MUTATIONS.values()} == told
+    of_groups = {"two owners", "committed back", "committed unread", "missed by the group"}  # test_checker_groups.py
+    assert {kind for kind, _ in MUTATIONS.values()} | of_groups == told
