@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 BUILT  := $(VENV)/.built
 HOT    := $(shell find wire net client broker -name '*.py')
 
-.PHONY: setup pure demo test check lint types imports unit cluster others bench chaos format clean images compose-up compose-down docker-test
+.PHONY: setup pure demo test check lint types imports unit cluster others bench bench-peer chaos format clean images compose-up compose-down docker-test
 
 demo: $(BUILT)            ## a real ZooKeeper and three real brokers on this machine: what they do, in a few seconds
 	$(BIN)/python -m ottla.local.demo
@@ -55,6 +55,10 @@ others: $(BUILT)          ## all tests but those, beside them, for live processe
 
 bench: $(BUILT)           ## measure, beside the bare limit of this machine; writes bench-results/*.json
 	$(BIN)/python -m ottla.bench
+
+bench-peer: $(BUILT)      ## our clients beside confluent-kafka, in the same run
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt confluent-kafka
+	$(BIN)/python -m ottla.bench peer
 
 images: $(READY)          ## the Docker images, on a base of Docker's registry or, where none is in reach, one made here
 	docker/images.sh $(BIN)/python

@@ -1,16 +1,16 @@
-"""``python -m ottla.bench [one|cluster|groups|failover|loop|all]``: measure, print a table, write bench-results/*.json."""
+"""``python -m ottla.bench [one|cluster|groups|failover|loop|peer|all]``: measure, print a table, write bench-results/*.json."""
 
 import argparse
 from pathlib import Path
 
 from ottla import compiled
-from ottla.bench import event_loop, failover, groups, one_broker, three_brokers
+from ottla.bench import event_loop, failover, groups, one_broker, peer, three_brokers
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument(
-        "what", nargs="?", default="all", choices=["one", "cluster", "groups", "failover", "loop", "all"]
+        "what", nargs="?", default="all", choices=["one", "cluster", "groups", "failover", "loop", "peer", "all"]
     )
     parser.add_argument("--scale", type=float, default=1.0, help="how much data; 1 takes a few minutes in all")
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
@@ -24,6 +24,8 @@ def main() -> None:
         groups.run(options.scale, options.out)
     if options.what in ("failover", "all"):
         failover.run(options.scale, options.out)
+    if options.what in ("peer", "all"):
+        peer.run(options.scale, options.out)
     if options.what in ("loop", "all"):
         event_loop.run(options.scale, options.out)
 
