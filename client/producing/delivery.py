@@ -73,7 +73,7 @@ def _settle(arrived: "asyncio.Future[None]") -> None:
 class Delivery(Generic[R]):
     """Something on its way. Ask ``done()``, or be told with ``add_done_callback``.
 
-    It is no ``Future``: to make one takes as long as all else that is done to send a record. ``future()`` makes one where needed.
+    It is no ``Future``: to make one takes as long as all the rest of sending a record. ``future()`` makes one where needed.
     """
 
     __slots__ = ()
