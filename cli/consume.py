@@ -105,7 +105,7 @@ def _consume_as_member(
         bootstrap_servers=bootstrap,
         client_id=CLIENT_ID,
         group_id=group,
-        auto_offset_reset=offset or "earliest",
+        auto_offset_reset="latest" if offset == "latest" else "earliest",
         enable_auto_commit=False,
     ) as consumer:
         consumer.subscribe(topics)

@@ -57,11 +57,13 @@ def produce(
     unanswered: deque[RecordDelivery] = deque()
     count, last = 0, None
     timeout_ms = int(timeout * 1000)
-    with Producer(
-        bootstrap_servers=bootstrap, client_id=CLIENT_ID, acks=acks, compression_type=compression,
-        # The producer itself gives up in time: it knows what it waited for.
-        max_block_ms=timeout_ms, delivery_timeout_ms=timeout_ms, request_timeout_ms=min(timeout_ms, _REQUEST_MAX_MS),
-    ) as producer:  # fmt: skip
+    # The producer itself gives up in time: it knows what it waited for.
+    options = {
+        "bootstrap_servers": bootstrap, "client_id": CLIENT_ID, "acks": acks, "compression_type": compression,
+        "max_block_ms": timeout_ms, "delivery_timeout_ms": timeout_ms,
+        "request_timeout_ms": min(timeout_ms, _REQUEST_MAX_MS),
+    }  # fmt: skip
+    with Producer.from_config(options) as producer:
         for line in [value.encode()] if value is not None else _lines():
             line_key, line_value = split_key(line, delimiter) if delimiter is not None else (fixed_key, line)
             unanswered.append(

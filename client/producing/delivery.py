@@ -84,6 +84,13 @@ class Delivery(Generic[R]):
         """Somebody wants to know what became of it: then nobody else has to be told."""
         raise NotImplementedError
 
+    def __repr__(self) -> str:
+        batches = self._batches()
+        where = ", ".join(dict.fromkeys(str(batch.where) for batch in batches)) or "nowhere"
+        failed = next((batch.error for batch in batches if batch.error is not None), None)
+        state = f"failed: {failed!r}" if failed is not None else "delivered" if self.done() else "on its way"
+        return f"<{type(self).__name__} to {where}, {state}>"
+
     def done(self) -> bool:
         return all(batch.done for batch in self._batches())
 
@@ -160,9 +167,11 @@ class AwaitedDelivery(Delivery[R]):
 
     async def result(self, timeout: float | None = None) -> R:
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout) as timer:
                 return await self
         except TimeoutError:
+            if not timer.expired():  # it is the delivery's own time that was over
+                raise
             late = next((batch for batch in self._batches() if not batch.done), None)
             raise _not_yet(late, timeout) from None
 

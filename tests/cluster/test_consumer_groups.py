@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,12 @@ def test_static_members_come_back_without_a_rebalance(cluster: LocalCluster, wor
 
 
 def make_consumer(cluster: LocalCluster, group: str, **options: object) -> Consumer:
-    settings = {"auto_offset_reset": "earliest", "session_timeout_ms": 5000, "heartbeat_interval_ms": 500, **options}
+    settings: Any = {
+        "auto_offset_reset": "earliest",
+        "session_timeout_ms": 5000,
+        "heartbeat_interval_ms": 500,
+        **options,
+    }
     return Consumer(bootstrap_servers=cluster.bootstrap, group_id=group, **settings)
 
 
