@@ -1,6 +1,7 @@
 """The futures that sending gives back, for callers that block and for callers that await."""
 
 import asyncio
+import concurrent.futures
 import itertools
 import logging
 import threading
@@ -70,7 +71,10 @@ def _settle(arrived: "asyncio.Future[None]") -> None:
 
 
 class Delivery(Generic[R]):
-    """Something on its way. Ask ``done()``, or be told with ``add_callback``."""
+    """Something on its way. Ask ``done()``, or be told with ``add_done_callback``.
+
+    It is no ``Future``: to make one takes as long as all the rest of sending a record. ``future()`` makes one where needed.
+    """
 
     __slots__ = ()
 
@@ -94,7 +98,7 @@ class Delivery(Generic[R]):
     def done(self) -> bool:
         return all(batch.done for batch in self._batches())
 
-    def add_callback(self, callback: Callable[[Any], object]) -> None:
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
         """Call ``callback(self)`` when done, on the client's own thread (here, when done already); it must not block."""
         batches = self._batches()
         finished = itertools.count(1)  # two threads may be at it, and next() of a count happens at once
@@ -114,6 +118,8 @@ class Delivery(Generic[R]):
             batch.when_done(one_done)
         if not batches:
             one_done()
+
+    add_callback = add_done_callback
 
 
 class BlockingDelivery(Delivery[R]):
@@ -137,6 +143,26 @@ class BlockingDelivery(Delivery[R]):
                     raise _not_yet(batch, timeout)
         return self._outcome()
 
+    def future(self) -> "concurrent.futures.Future[R]":
+        """A future for ``concurrent.futures.wait`` and its like. It cannot be cancelled: what is sent is sent."""
+        future: concurrent.futures.Future[R] = concurrent.futures.Future()
+        future.set_running_or_notify_cancel()
+
+        def settle(_: object) -> None:
+            try:
+                outcome = self._outcome()
+            except OttlaError as error:
+                future.set_exception(error)
+            else:
+                future.set_result(outcome)
+
+        self.add_done_callback(settle)
+        return future
+
+    def __await__(self) -> Generator[Any, None, R]:
+        """For code that has an event loop although its producer has none."""
+        return asyncio.wrap_future(self.future()).__await__()
+
     def exception(self, timeout: float | None = None) -> OttlaError | None:
         """What went wrong, None if nothing did; waits like ``result``."""
         try:
@@ -149,9 +175,19 @@ class BlockingDelivery(Delivery[R]):
 
 
 class AwaitedDelivery(Delivery[R]):
-    """Waits on the event loop: ``await delivery``, or ``await delivery.result(timeout=...)``."""
+    """Waits on the event loop: ``await delivery``, or ``await delivery.result(timeout=...)``.
+
+    ``asyncio.gather``, ``wait_for`` and ``as_completed`` take it as it is; for ``asyncio.wait`` there is ``future()``.
+    """
 
     __slots__ = ()
+
+    def future(self) -> "asyncio.Future[R]":
+        """A future for ``asyncio.wait`` and its like; cancelling it only ends the waiting: what is sent is sent."""
+        return asyncio.ensure_future(self._awaited())
+
+    async def _awaited(self) -> R:
+        return await self
 
     def __await__(self) -> Generator[Any, None, R]:
         for batch in self._batches():
