@@ -21,6 +21,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.api import ControllerApi
 from ottla.broker.controller.claims import ControllerClaims
 from ottla.broker.data_folders import log_defaults
+from ottla.broker.groups.new_groups import NewGroups
 from ottla.broker.parts import Parts
 from ottla.broker.peers import Handshakes
 from ottla.wire.errors import BrokerNotAvailable
@@ -38,7 +39,7 @@ def _controller_of(parts: Parts) -> Controller:
     return controller
 
 
-def handlers_of(parts: Parts, handshakes: Handshakes, config: BrokerConfig) -> Handlers:
+def handlers_of(parts: Parts, handshakes: Handshakes, new_groups: NewGroups, config: BrokerConfig) -> Handlers:
     membership, view, session, metrics = parts.membership, parts.view, parts.session, parts.metrics
     partitions, purgatories = parts.replication.partitions, parts.replication.purgatories
     for_replicas = ReplicaFetchHandler(parts.replication.sessions, parts.replication.isr_loop.may_have_caught_up)
@@ -57,7 +58,7 @@ def handlers_of(parts: Parts, handshakes: Handshakes, config: BrokerConfig) -> H
         configs=ConfigHandlers(controller),
         leadership=LeadershipHandlers(controller),
         control=ControlHandlers(lambda: membership.identity, handshakes, partitions, view, ControllerClaims(session)),
-        groups=GroupHandlers(parts.groups, purgatories.heartbeat),
-        group_offsets=GroupOffsetHandlers(parts.groups, view, session),
+        groups=GroupHandlers(parts.groups, purgatories.heartbeat, new_groups),
+        group_offsets=GroupOffsetHandlers(parts.groups, view, session, new_groups),
         group_admin=GroupAdminHandlers(parts.groups),
     )

@@ -25,6 +25,7 @@ from ottla.broker.data_loop import DataLoop
 from ottla.broker.data_trust import DataTrust
 from ottla.broker.gauges import Gauges
 from ottla.broker.groups.groups_loop import GroupLimits, Groups
+from ottla.broker.groups.new_groups import NewGroups
 from ottla.broker.handlers import handlers_of
 from ottla.broker.listeners import parse_address
 from ottla.broker.membership_loop import MembershipLoop
@@ -222,7 +223,8 @@ class Node:
 
     async def _serve(self, parts: Parts) -> Server:
         membership, handshakes = parts.membership, Handshakes()
-        handlers = handlers_of(parts, handshakes, self._config)
+        new_groups = NewGroups()
+        handlers = handlers_of(parts, handshakes, new_groups, self._config)
         dispatch = Dispatch(routes(handlers), self._metrics)
         server = Server(dispatch, self._config.limits(), self._turn, DIALECTS)
 
@@ -230,7 +232,7 @@ class Node:
             if isinstance(connection.principal, BrokerPrincipal):
                 membership.peer_lost(connection.principal.broker_id)
 
-        server.on_closed += [handshakes.closed, handlers.groups.connection_closed, broker_lost]
+        server.on_closed += [handshakes.closed, new_groups.closed, broker_lost]
         self._stops(server.stop)
         listeners = self._config.all_listeners()
         for address in listeners.bound:

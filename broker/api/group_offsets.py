@@ -9,6 +9,7 @@ from ottla.broker.api.parts import check_parts
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.groups.groups_loop import Coordinated, Groups
 from ottla.broker.groups.mirror import subscribed_topics
+from ottla.broker.groups.new_groups import NewGroups
 from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.dialect import IncomingRequest
@@ -48,8 +49,9 @@ GROUPS_MAX = 1000
 class GroupOffsetHandlers:
     """Offsets are acknowledged when they stand in ZooKeeper, and told only by who can still write there."""
 
-    def __init__(self, groups: Groups, view: ClusterView, session: ZkSession) -> None:
+    def __init__(self, groups: Groups, view: ClusterView, session: ZkSession, new_groups: NewGroups) -> None:
         self._groups = groups
+        self._new_groups = new_groups
         self._view = view
         self._session = session
 
@@ -57,6 +59,8 @@ class GroupOffsetHandlers:
         request = incoming.message
         assert isinstance(request, OffsetCommitRequest)
         check_parts(request.parts)
+        if self._groups.loaded(request.group_id) is None:
+            self._new_groups.count(connection)
         return later(self._commit(request))
 
     async def _commit(self, request: OffsetCommitRequest) -> Reply:
@@ -147,7 +151,8 @@ class GroupOffsetHandlers:
             stat = None
         except ZkError as error:
             raise CoordinatorNotAvailable(f"ZooKeeper cannot be asked: {error}") from None
-        if coordinated.over or stat is None or stat.version > coordinated.loaded.version + 1:
+        newest = coordinated.loaded.version + coordinated.writing
+        if coordinated.over or stat is None or stat.version > newest:
             raise NotCoordinator("another broker coordinates this group by now")
 
     def delete(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:

@@ -1,18 +1,19 @@
 """Being a member of a group: FindCoordinator, JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
 
 import asyncio
+import logging
 import time
-from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 
 from ottla.broker.api.later import while_asked
 from ottla.broker.groups.groups_loop import Coordinated, Groups, GroupWait
 from ottla.broker.groups.membership import Client
+from ottla.broker.groups.new_groups import NewGroups
 from ottla.broker.purgatory import Purgatory
 from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
 from ottla.wire.dialect import IncomingRequest
-from ottla.wire.errors import InvalidRequest, InvalidSessionTimeout, OttlaError, PolicyViolation
+from ottla.wire.errors import InvalidRequest, InvalidSessionTimeout, NotCoordinator, OttlaError, UnknownServerError
 from ottla.wire.groups import (
     Coordinator,
     FindCoordinatorRequest,
@@ -25,22 +26,19 @@ from ottla.wire.groups import (
     SyncGroupRequest,
 )
 
+logger = logging.getLogger(__name__)
+
 KEYS_MAX = 1000
 HEARTBEAT_MAX_S = 60.0
-GROUPS_OF_A_CONNECTION = 100
-"""How many groups a client may bring into being over one connection: each costs znodes and memory."""
 
 
 class GroupHandlers:
     """Whatever is asked of a group that is at hand is decided at once; one that is not is read first."""
 
-    def __init__(self, groups: Groups, heartbeats: Purgatory) -> None:
+    def __init__(self, groups: Groups, heartbeats: Purgatory, new_groups: NewGroups) -> None:
         self._groups = groups
         self._heartbeats = heartbeats
-        self._joined: Counter[Hashable] = Counter()
-
-    def connection_closed(self, connection: Hashable) -> None:
-        self._joined.pop(connection, None)
+        self._new_groups = new_groups
 
     def find_coordinator(self, incoming: IncomingRequest, connection: Peer) -> Reply:
         request = incoming.message
@@ -61,7 +59,7 @@ class GroupHandlers:
         assert isinstance(request, JoinGroupRequest)
         self._check_join(request)
         if self._groups.loaded(request.group_id) is None:
-            self._count_new(connection)
+            self._new_groups.count(connection)
         client = Client(incoming.client_id, connection.ip)
         wait = GroupWait()
 
@@ -82,11 +80,6 @@ class GroupHandlers:
         size = sum(len(one.name) + len(one.metadata) for one in request.protocols) + sum(map(len, names))
         if size > limits.metadata_max_bytes:
             raise InvalidRequest(f"a member that tells {size} bytes of itself; allowed are {limits.metadata_max_bytes}")
-
-    def _count_new(self, connection: Hashable) -> None:
-        self._joined[connection] += 1
-        if self._joined[connection] > GROUPS_OF_A_CONNECTION:
-            raise PolicyViolation(f"more than {GROUPS_OF_A_CONNECTION} groups over one connection")
 
     def sync(self, incoming: IncomingRequest, connection: Peer) -> Later:
         request = incoming.message
@@ -154,15 +147,19 @@ class GroupHandlers:
             return wait
 
         async def load_and_work() -> Reply:
-            work(await self._groups.get(group_id, make=make))
+            one = await self._groups.get(group_id, make=make)
+            if one.over:
+                raise NotCoordinator(f"group {group_id!r} has another coordinator by now")
+            work(one)
             return Reply(None)
 
         def loaded(task: "asyncio.Future[Reply]") -> None:
             error = None if task.cancelled() else task.exception()
-            if isinstance(error, OttlaError):
-                wait.give(Reply(None, error=error))
-            elif error is not None:
-                raise error
+            if error is not None and not isinstance(error, OttlaError):
+                logger.error("a request about a group failed group=%s", group_id, exc_info=error)
+                error = UnknownServerError("the broker's log has the details")
+            if error is not None or task.cancelled():
+                wait.give(Reply(None, error=error or NotCoordinator("this broker is stopping")))
 
         while_asked(load_and_work()).add_done_callback(loaded)
         return wait

@@ -17,6 +17,7 @@ from ottla.net.reply import Later, Reply
 from ottla.wire.errors import (
     CoordinatorNotAvailable,
     GroupIdNotFound,
+    GroupMaxSizeReached,
     InvalidGroupId,
     NonEmptyGroup,
     NotCoordinator,
@@ -31,6 +32,10 @@ from ottla.zk.znodes.consumers import GroupZnode
 logger = logging.getLogger(__name__)
 
 GROUP_ID_MAX = 255
+RECORD_MAX = 900_000
+"""A group's znode: ZooKeeper takes a megabyte."""
+OWNERS_MAX = 2000
+"""With more partitions than that, who owns which is not shown below /consumers/<group>/owners."""
 TOUCH_MS = 3_600_000
 """How exactly it is known when a group was last used: it is written no more often than that for its own sake."""
 
@@ -61,6 +66,8 @@ class Coordinated:
         self.timer: asyncio.TimerHandle | None = None
         self.unwritten: deque[list[Answer]] = deque()
         """For each write that is on its way, the answers that wait for it."""
+        self.writing = 0
+        """How many writes of its znode are on their way: its version may be larger by so many than is known."""
 
 
 class GroupWait(Later):
@@ -235,6 +242,9 @@ class Groups:
 
     def _write(self, coordinated: Coordinated, write: Write) -> None:
         record = replace(write.record, coordinator=self._broker_id, touched_ms=_now_ms())
+        if len(record.encode()) > RECORD_MAX:
+            self._too_large(coordinated, write)
+            return
         logger.info("%s", sentence(coordinated.group.group_id, record, coordinated.group.why))
 
         coordinated.unwritten.append(list(write.then))
@@ -242,9 +252,11 @@ class Groups:
         def fill(operations: GroupWrite) -> None:
             operations.set_members(members_of(record))
             if record.assigned or not record.members:
-                operations.own(owners_of(record))
+                owners = owners_of(record)
+                operations.own(owners if len(owners) <= OWNERS_MAX else {})
 
         def done(error: OttlaError | None) -> None:
+            coordinated.writing -= 1
             answers = coordinated.unwritten.popleft()
             if error is None:
                 coordinated.loaded.znode = record
@@ -256,7 +268,19 @@ class Groups:
                 ticket.give(Reply(None, error=NotCoordinator(f"it could not be written: {error}")))
             self._give_up(coordinated)
 
+        coordinated.writing += 1
         self._writes.put(PendingWrite(coordinated.loaded, fill, done, record))
+
+    def _too_large(self, coordinated: Coordinated, write: Write) -> None:
+        """What its members say of themselves does not fit into a znode: then there is no such generation."""
+        why = GroupMaxSizeReached(
+            f"group {coordinated.group.group_id!r}: its {len(write.record.members)} members take more than {RECORD_MAX} bytes"
+        )
+        logger.error("group cannot be written error=%s", why)
+        for ticket, _ in write.then:
+            assert isinstance(ticket, Later)
+            ticket.give(Reply(None, error=why))
+        self._give_up(coordinated)
 
     def commit(
         self, coordinated: Coordinated, fill: Callable[[GroupWrite], None], done: Callable[[OttlaError | None], None]
@@ -268,10 +292,12 @@ class Groups:
             coordinated.loaded.znode = record
 
         def written(error: OttlaError | None) -> None:
+            coordinated.writing -= record is not None
             if isinstance(error, NotCoordinator):
                 self._give_up(coordinated)
             done(error)
 
+        coordinated.writing += record is not None
         self._writes.put(PendingWrite(coordinated.loaded, fill, written, record))
 
     def _set_timer(self, coordinated: Coordinated) -> None:

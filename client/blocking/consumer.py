@@ -18,7 +18,7 @@ from ottla.client.groups.hand_over import RebalanceListener
 from ottla.client.loop_thread import forked_error, refuse_on_loop_thread, shared_loop_thread
 from ottla.client.options import ConsumerOptions, documented
 from ottla.client.records import FetchedBatch, K, Record, V
-from ottla.wire.errors import ClientClosed, OttlaError
+from ottla.wire.errors import ClientClosed, ConfigError, OttlaError
 from ottla.wire.names import TopicPartition
 
 R = TypeVar("R")
@@ -45,12 +45,14 @@ class Consumer(Generic[K, V]):
         self._thread = shared_loop_thread()
         self._data = threading.Event()
         self._twin = self._thread.call(lambda: AsyncConsumer(*topics, **given))
+        self._twin.blocking = True
         self._inbox = self._twin.inbox
         self._inbox.on_data = self._data.set
         # Invariant: nothing that runs on the loop thread refers to self, so that a consumer that nobody has is noticed.
         self._inbox.on_room = partial(_call_there, self._thread.loop, self._inbox.on_room)
         self._patience_s = self._twin.config.consumer_timeout_ms / 1000
-        self._taking = threading.Lock()
+        self._taking = threading.RLock()
+        self._in_listener = False
         self._closed = False
         self._thread.clients.add(self)
 
@@ -71,6 +73,12 @@ class Consumer(Generic[K, V]):
         return f"<Consumer of {self._twin._reads()}{' (closed)' if self._closed else ''}>"
 
     def close(self) -> None:
+        """Stop reading. A member of a group commits what it was given, if it does so by itself, and leaves."""
+        group = self._twin.group
+        if group is not None and not self._closed and not self._thread.lost:
+            revoked = group.last_revocation()
+            if revoked is not None:
+                revoked(group.owned())
         self._closed = True
         self._data.set()
         if not self._thread.lost:
@@ -190,15 +198,19 @@ class Consumer(Generic[K, V]):
 
     def _group_polls(self, group: GroupReading) -> None:
         """What the group wants of a reader comes before more records: in the caller's thread, as its listener expects."""
+        if self._in_listener:
+            raise ConfigError("a rebalance listener cannot poll", hint="it may seek, commit and look at positions")
         group.polls()
         while (step := group.steps.next) is not None:
+            self._in_listener = True
             try:
                 if group.commits_before(step):
                     self._thread.run(group.commit_revoked(step, group.positions()))
                 call = step.listener_call(group.listener)
                 if call is not None:
-                    call(step.partitions)
+                    call(set(step.partitions))
             finally:
+                self._in_listener = False
                 self._thread.run(group.finish(step))
         if offsets := group.due_offsets():
             self._thread.loop.call_soon_threadsafe(group.commit_soon, offsets)

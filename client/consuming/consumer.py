@@ -64,6 +64,10 @@ class AsyncConsumer(Generic[K, V]):
         # Invariant: nothing that runs refers to the consumer itself, so that one that nobody has any more is noticed.
         self.inbox.on_room = self._fetch_loop.poke
         self.group: GroupReading | None = None
+        self.blocking = False
+        """Whether a blocking consumer stands in front, in whose thread listeners are called."""
+        self._stepping = asyncio.Lock()
+        self._in_listener: asyncio.Task[Any] | None = None
         if self.config.group_id:
             self.group = GroupReading(self.config, self._cluster, self._subscription, self.inbox, self._fetch_loop)
         self._closed = False
@@ -103,12 +107,19 @@ class AsyncConsumer(Generic[K, V]):
     async def close(self) -> None:
         """Stop reading. A member of a group commits what it was given, if it does so by itself, and leaves."""
         if not self._closed:
+            await self._hear_of_the_end()
             self._closed = True
             self._data.set()
             if self.group is not None:
                 await self.group.close(self.group.positions())
             await self._fetch_loop.stop()
             await self._cluster.close()
+
+    async def _hear_of_the_end(self) -> None:
+        call = self.group.last_revocation() if self.group is not None and not self.blocking else None
+        result = call(self.group.owned()) if call is not None and self.group is not None else None
+        if isawaitable(result):
+            await result
 
     # --- what to read ------------------------------------------------------------------------------------------------
 
@@ -260,17 +271,22 @@ class AsyncConsumer(Generic[K, V]):
 
     async def _group_polls(self, group: GroupReading) -> None:
         """What the group wants of a reader comes before more records."""
+        if self._in_listener is asyncio.current_task():
+            raise ConfigError("a rebalance listener cannot poll", hint="it may seek, commit and look at positions")
         group.polls()
-        while (step := group.steps.next) is not None:
-            try:
-                if group.commits_before(step):
-                    await group.commit_revoked(step, group.positions())
-                call = step.listener_call(group.listener)
-                result = call(step.partitions) if call is not None else None
-                if isawaitable(result):
-                    await result
-            finally:
-                await group.finish(step)
+        async with self._stepping:  # two tasks may poll: each step is taken once
+            while (step := group.steps.next) is not None:
+                self._in_listener = asyncio.current_task()
+                try:
+                    if group.commits_before(step):
+                        await group.commit_revoked(step, group.positions())
+                    call = step.listener_call(group.listener)
+                    result = call(set(step.partitions)) if call is not None else None
+                    if isawaitable(result):
+                        await result
+                finally:
+                    self._in_listener = None
+                    await group.finish(step)
         if offsets := group.due_offsets():
             group.commit_soon(offsets)
 

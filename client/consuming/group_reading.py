@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig
@@ -140,8 +140,14 @@ class GroupReading:
             await self.member.commits.commit(offsets, timeout)
 
     def commit_soon(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        self.member.commit_soon(offsets)
-        self._committed |= {where: one.offset for where, one in offsets.items()}
+        """Without waiting for it; what fails is told in the log, and tried again the next time."""
+        self.member.soon(self.commit(offsets, self._config.request_timeout_ms / 1000, quietly=True))
+
+    def last_revocation(self) -> Callable[[set[TopicPartition]], object] | None:
+        """What to call before the consumer is closed, if it reads anything and somebody wants to hear of it. Any thread."""
+        if not self._shares or not self._subscription.assigned:
+            return None
+        return Step.listener_call_for(Change.REVOKED, self.listener)
 
     def abandon(self) -> None:
         """Nobody has the consumer any more. From any thread."""

@@ -36,9 +36,14 @@ class Step:
         self.taken = asyncio.Event()
 
     def listener_call(self, listener: object | None) -> Callable[[set[TopicPartition]], object] | None:
-        """What to call for it. Who hears nothing of lost partitions is told that they are revoked, as Kafka does."""
-        method = getattr(listener, f"on_partitions_{self.change.value}", None)
-        if method is None and self.change is Change.LOST:
+        """What to call for it."""
+        return self.listener_call_for(self.change, listener)
+
+    @staticmethod
+    def listener_call_for(change: Change, listener: object | None) -> Callable[[set[TopicPartition]], object] | None:
+        """Who hears nothing of lost partitions is told that they are revoked, as Kafka does."""
+        method = getattr(listener, f"on_partitions_{change.value}", None)
+        if method is None and change is Change.LOST:
             method = getattr(listener, "on_partitions_revoked", None)
         return method
 

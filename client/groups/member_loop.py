@@ -4,14 +4,14 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig
 from ottla.client.connections import HEARTBEAT_LANE, JOIN_LANE
 from ottla.client.groups.assignors import ASSIGNORS
-from ottla.client.groups.commits import Commits, OffsetAndMetadata
+from ottla.client.groups.commits import Commits
 from ottla.client.groups.coordinator import GroupCoordinator
 from ottla.client.groups.hand_over import Change, Step, Steps
 from ottla.client.groups.leading import share, subscriptions_of
@@ -119,19 +119,12 @@ class GroupMember:
     def _is_read(self) -> bool:
         return self.polling or time.monotonic() - self.polled_at <= self._config.max_poll_interval_ms / 1000
 
-    def commit_soon(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def soon(self, commit: Coroutine[Any, Any, None]) -> None:
         """Commit without waiting for it; on the event loop's thread. One at a time: the next one will have more to say."""
         if self._committing is None or self._committing.done():
-            self._committing = asyncio.get_running_loop().create_task(
-                self.commit_quietly(offsets, self._config.request_timeout_ms / 1000)
-            )
-
-    async def commit_quietly(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float) -> None:
-        """What cannot be committed will be read again: that is told, and no reason to stop."""
-        try:
-            await self.commits.commit(offsets, timeout_s)
-        except OttlaError as error:
-            logger.warning("Group %s: offsets were not committed: %s", self.group_id, error)
+            self._committing = asyncio.get_running_loop().create_task(commit)
+        else:
+            commit.close()
 
     async def stop(self) -> None:
         """Leave the group. A static member stays in it: it is expected back."""

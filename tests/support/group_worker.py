@@ -6,6 +6,7 @@ Lines: ``own <generation> <partition,..>``, ``read <partition> <first> <next>``,
 and so on. What it read it commits by itself, before it polls again.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -38,6 +39,7 @@ class Notes:
 
 
 def main(bootstrap: str, group: str, topic: str, path: str, strategy: str, instance: str) -> None:
+    logging.basicConfig(filename=f"{path}.log", level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: stopping.append(1))
     consumer = Consumer(
@@ -56,9 +58,11 @@ def main(bootstrap: str, group: str, topic: str, path: str, strategy: str, insta
                 notes.write("read", partition, offsets[0], offsets[-1] + 1)
             if read:
                 offsets_now = {TopicPartition(topic, partition): offsets[-1] + 1 for partition, offsets in read.items()}
+                began = time.time()
                 try:
                     consumer.commit(offsets_now, timeout=10)
-                    notes.write("commit", ",".join(f"{where.partition}:{end}" for where, end in offsets_now.items()))
+                    ends = ",".join(f"{where.partition}:{end}" for where, end in offsets_now.items())
+                    notes.write("commit", ends, f"{began:.6f}")
                 except OttlaError as error:
                     notes.write("refused", error.wire_name(), ",".join(f"{p}" for p in read))
 
