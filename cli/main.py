@@ -27,6 +27,8 @@ app = typer.Typer(
 )
 app.command("up")(up.up)
 app.command("down")(up.down)
+app.command("start")(up.start)
+app.command("stop")(up.stop)
 app.command("status")(up.status)
 app.command("broker")(broker.broker)
 app.add_typer(zookeeper.app, name="zookeeper")
