@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from ottla.client import Admin, AsyncProducer, Consumer, Producer
+from ottla.client.options import Acks
 
 R = TypeVar("R")
 Condition = Callable[[], bool]
@@ -29,7 +30,7 @@ def produce_batches(
     async def run() -> float:
         per_call = max(1, batch_size // value_size)
         values = [bytes(value_size)] * per_call
-        how = {"acks": acks, "batch_size": batch_size, "partitioner": "sticky"}  # a list stays together: one batch
+        how: Any = {"acks": acks, "batch_size": batch_size, "partitioner": "sticky"}  # a list stays together: one batch
         async with AsyncProducer(bootstrap_servers=bootstrap, **how) as producer:
             await (await producer.send(topic, b"warm"))
             os.sync()  # what others wrote must not be waited for in our time
@@ -42,7 +43,7 @@ def produce_batches(
     return run_async(run())
 
 
-def produce_latencies(bootstrap: str, topic: str, *, rounds: int, value_size: int, acks: str = "1") -> list[float]:
+def produce_latencies(bootstrap: str, topic: str, *, rounds: int, value_size: int, acks: Acks = "1") -> list[float]:
     """Seconds of each send with one in flight, from the asyncio producer."""
 
     async def run() -> list[float]:

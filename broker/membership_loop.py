@@ -164,7 +164,10 @@ class MembershipLoop:
 
     def _give_everything_up(self) -> None:
         for fenced in self.on_fenced:
-            fenced()
+            try:
+                fenced()
+            except Exception:  # the others must not go on as if nothing had happened, nor this broker stay away
+                logger.exception("something could not be given up broker=%d", self._broker.broker_id)
 
     async def _stamp(self) -> BrokerDataZnode | None:
         """What ZooKeeper is to know of the folders. A disk that takes no stamp is no reason not to serve what can be read."""

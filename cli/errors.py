@@ -70,11 +70,11 @@ def report(error: Exception) -> int:
     """Tell an error on standard error and give back the exit code."""
     if isinstance(error, UsageError):
         return _report_typer(error)
-    if isinstance(error, OSError):
+    if isinstance(error, OttlaError):
+        message = str(error)
+    elif isinstance(error, OSError):
         name = f": {error.filename}" if error.filename else ""
         message = f"{error.strerror or error}{name}"
-    elif isinstance(error, OttlaError):
-        message = str(error)
     else:
         # A bug of ours: the type is needed to find it.
         message = f"unexpected {type(error).__name__}: {error}"

@@ -4,7 +4,7 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack, cast
 
 from ottla.client.admin_requests import (
     NewTopic,
@@ -22,6 +22,7 @@ from ottla.client.groups.commits import OffsetAndMetadata
 from ottla.client.groups.descriptions import GroupDescription, PartitionLag
 from ottla.client.groups.group_admin import GroupAdmin
 from ottla.client.offsets import list_offsets
+from ottla.client.options import AdminOptions, documented
 from ottla.client.wanted import (
     PartitionOutcomes,
     TopicOutcomes,
@@ -39,6 +40,7 @@ from ottla.wire.requests import MetadataResponse, TopicMetadata
 DEFAULT_TIMEOUT_S = 30.0
 
 
+@documented(AdminConfig)
 class AsyncAdmin:
     """Creates, describes and deletes topics; tells who is in the cluster. ``async with`` closes it.
 
@@ -48,7 +50,7 @@ class AsyncAdmin:
 
     _closed = True  # until it is made
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: Unpack[AdminOptions]) -> None:
         self._config = build(AdminConfig, options)
         self._cluster = Cluster(self._config)
         self._closed = False
@@ -56,7 +58,7 @@ class AsyncAdmin:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "AsyncAdmin":
         """From Kafka's own names: ``{"bootstrap.servers": ...}``."""
-        return cls(**config)
+        return cls(**cast(Any, config))
 
     async def __aenter__(self) -> "AsyncAdmin":
         return self
@@ -65,6 +67,9 @@ class AsyncAdmin:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def __repr__(self) -> str:
+        return f"<AsyncAdmin at {self._cluster.servers()}{' (closed)' if self._closed else ''}>"
 
     async def close(self) -> None:
         self._closed = True

@@ -295,6 +295,10 @@ class Cluster:
         except OttlaError:
             pass  # the attempt itself will say what is wrong
 
+    def servers(self) -> str:
+        """The addresses that were given to ask first."""
+        return ",".join(f"{host}:{port}" for host, port in self._config.addresses)
+
     def with_tried(self, text: str) -> str:
         """A sentence that ends with whom we tried, unless it says so already."""
         return text if "; tried " in text else f"{text}; {self.tried()}"

@@ -1,7 +1,7 @@
 """What a producer, a consumer and an admin can be told: Kafka's names, as keyword arguments."""
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -214,7 +214,7 @@ def build(cls: type[C], options: Mapping[str, Any]) -> C:
             near = difflib.get_close_matches(plain, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(sorted(known))}"
             raise ConfigError(f"unknown option {name!r}; {hint}", hint=hint)
-        values[plain] = as_number(name, known[plain], value)
+        values[plain] = as_bool(name, known[plain], as_number(name, known[plain], value))
     return cls(**values)
 
 
@@ -226,6 +226,16 @@ def as_number(name: str, kind: object, value: Any) -> Any:
         return int(value) if kind is int else float(value)
     except (TypeError, ValueError):
         raise ConfigError(f"{name}={value!r} is not allowed; give a number") from None
+
+
+def as_bool(name: str, kind: object, value: Any) -> Any:
+    """True or False where one is wanted, though it may come as text, as out of a properties file."""
+    if kind not in (bool, bool | None) or isinstance(value, bool) or (value is None and kind is not bool):
+        return value
+    found = {"true": True, "false": False}.get(str(value).strip().lower())
+    if found is None:
+        raise ConfigError(f"{name}={value!r} is not allowed; give True or False")
+    return found
 
 
 def require(holds: bool, name: str, value: object, allowed: str) -> None:
@@ -242,21 +252,32 @@ def parse_acks(acks: str | int) -> int:
 
 def parse_addresses(servers: str | Sequence[str] | Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
     """``host:port`` pairs from a comma list or a sequence; IPv6 hosts in brackets."""
+    if not isinstance(servers, str | Sequence | Set):
+        raise ConfigError(
+            f"bootstrap_servers={servers!r} is not allowed", hint=f"give text, as '127.0.0.1:{DEFAULT_PORT}', or a list"
+        )
     items: list[Any] = servers.split(",") if isinstance(servers, str) else list(servers)
-    addresses = []
-    for item in items:
-        if isinstance(item, tuple):
-            addresses.append((item[0], int(item[1])))
-            continue
-        text = item.strip()
-        if not text:
-            continue
-        host, colon, port = text.rpartition(":")
-        if not colon or host.endswith(":") or (host.startswith("[") and not host.endswith("]")):
-            host, port = text, str(DEFAULT_PORT)
-        if not port.isdigit() or not 0 < int(port) < 65536:
-            raise ConfigError(f"bootstrap server {text!r} is not host:port")
-        addresses.append((host.strip("[]"), int(port)))
+    addresses = [_parse_address(item) for item in items if not isinstance(item, str) or item.strip()]
     if not addresses:
         raise ConfigError("bootstrap_servers is empty", hint="give at least one host:port")
     return addresses
+
+
+def _parse_address(item: Any) -> tuple[str, int]:
+    if isinstance(item, tuple) and len(item) == 2:
+        item = f"[{item[0]}]:{item[1]}" if ":" in str(item[0]) else f"{item[0]}:{item[1]}"
+    if not isinstance(item, str):
+        raise ConfigError(
+            f"bootstrap server {item!r} is not host:port", hint=f"give text, as '127.0.0.1:{DEFAULT_PORT}'"
+        )
+    protocol, slashes, text = item.strip().rpartition("://")
+    if slashes and protocol.upper() != "PLAINTEXT":
+        raise ConfigError(f"bootstrap server {item!r}: there is no protocol {protocol}", hint=f"give {text!r}")
+    host, colon, port = text.rpartition(":")
+    if not colon or host.endswith(":") or (host.startswith("[") and not host.endswith("]")):
+        host, port = text, str(DEFAULT_PORT)
+    if not port.isdigit() or not 0 < int(port) < 65536 or not host or "/" in host:
+        raise ConfigError(f"bootstrap server {item!r} is not host:port")
+    if host.isdigit():
+        raise ConfigError(f"bootstrap server {item!r} has no host", hint=f"give '127.0.0.1:{host}' for this machine")
+    return host.strip("[]"), int(port)

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -13,10 +13,18 @@ from ottla.wire.records import RecordBatch
 
 if TYPE_CHECKING:
     import pyarrow
+    from typing_extensions import TypeVar as TypeVarWithDefault  # which checkers know though it may not be installed
+
+    # A ``Record`` that does not say of what is one of anything.
+    K = TypeVarWithDefault("K", default=Any)
+    V = TypeVarWithDefault("V", default=Any)
+else:
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 
-class Record(msgspec.Struct, frozen=True, gc=False):
-    """One record as a consumer gives it."""
+class Record(msgspec.Struct, Generic[K, V], frozen=True, gc=False):
+    """One record as a consumer gives it: key and value in bytes, or as its deserializers made them."""
 
     topic: str
     partition: int
@@ -25,8 +33,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     """Milliseconds since 1970."""
     timestamp_type: int
     """0: when the producer made it; 1: when the broker stored it."""
-    key: Any
-    value: Any
+    key: K
+    value: V
     headers: tuple[tuple[str, bytes | None], ...]
 
 
@@ -43,6 +51,9 @@ class FetchedBatch:
 
     def __len__(self) -> int:
         return self._batch.count - self._skip
+
+    def __repr__(self) -> str:
+        return f"<FetchedBatch {self.topic}-{self.partition}, {len(self)} records before offset {self.next_offset}>"
 
     @property
     def base_offset(self) -> int:
@@ -144,6 +155,9 @@ class SentRecords(Sequence[RecordMetadata]):
 
     def __len__(self) -> int:
         return self._count
+
+    def __repr__(self) -> str:
+        return f"<SentRecords, {self._count} in {len(self._pieces)} batches>"
 
     @overload
     def __getitem__(self, index: int) -> RecordMetadata: ...

@@ -165,6 +165,8 @@ class LocalCluster:
             return
         if self._reaper is not None:
             raise LocalClusterError("the cluster is running already")
+        if self._ports_given:
+            _check_free([port for pair in self._ports for port in pair])
         try:
             self._prepare_folder()
             self._reaper = Reaper()
@@ -245,8 +247,6 @@ class LocalCluster:
         assert self._reaper is not None
         assert self._folder is not None
         ports = [port for pair in self._ports for port in pair]
-        if self._ports_given:
-            _check_free(ports)
         # A cluster whose folder goes anyway need not survive a power cut.
         self._zookeepers = ZooKeeperServers(
             self._folder, self._zookeeper_count, self._reaper, force_sync=self._keep, avoid=ports

@@ -6,6 +6,7 @@ answered as it was asked. Past net/connection.py nobody knows which dialect it w
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from ottla.wire.batch import Buffer
 from ottla.wire.errors import OttlaError
@@ -50,8 +51,8 @@ class UnreadableRequest:
         self.error = error
 
 
-class Dialect:
-    """One way to speak. Stateless: one object serves all connections."""
+class Dialect(Protocol):
+    """One way to speak. Stateless: one object serves all connections. (A protocol: a dialect need not be compiled.)"""
 
     api_ranges: list[ApiRange]
     """What can be asked in it, and in which versions."""
@@ -62,18 +63,18 @@ class Dialect:
 
     def speaks(self, body: memoryview) -> bool:
         """Whether a connection whose first frame is this speaks it."""
-        raise NotImplementedError
+        ...
 
     def read_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
         """The request in a frame, or what to answer when it cannot be read; RemoteProtocolError means: hang up."""
-        raise NotImplementedError
+        ...
 
     def encode_response(
         self, request: IncomingRequest, message: Message, attachments: Sequence[Buffer] = ()
     ) -> list[Buffer]:
         """The frame to write, in pieces; attachments need not be copied."""
-        raise NotImplementedError
+        ...
 
     def encode_error(self, request: IncomingRequest | UnreadableRequest, error: OttlaError) -> list[Buffer]:
         """The answer of a request that failed as a whole."""
-        raise NotImplementedError
+        ...

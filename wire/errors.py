@@ -339,7 +339,7 @@ class RemoteProtocolError(OttlaError):
     """The other side sent something that the protocol forbids."""
 
 
-class ConfigError(OttlaError):
+class ConfigError(OttlaError, ValueError):
     """A setting is unknown or has a value that is not allowed."""
 
 
@@ -371,7 +371,28 @@ class UnreadableRecords(CorruptMessage):
         """and where to seek to go on behind them."""
 
 
-class ClientTimeout(OttlaError, retriable=True):
+class RecordDeserializationError(OttlaError):
+    """A deserializer refused a record; a consumer stands before it until it seeks to ``next_offset``."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int = -1,
+        record: object = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, topic=topic, partition=partition, hint=hint)
+        self.offset = offset
+        self.next_offset = offset + 1
+        """Where to seek to go on behind it."""
+        self.record = record
+        """The record as it came, key and value in bytes."""
+
+
+class ClientTimeout(OttlaError, TimeoutError, retriable=True):
     """A wait took longer than its timeout."""
 
 

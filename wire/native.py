@@ -85,7 +85,7 @@ def encode_request(
     return pieces
 
 
-class NativeDialect(Dialect):
+class NativeDialect:
     """Requests as Ottla's own clients and brokers send them."""
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class NativeDialect(Dialect):
         return encode_error(error, request.correlation_id)
 
 
-NATIVE = NativeDialect()
+NATIVE: Dialect = NativeDialect()
 
 
 def encode_response(message: Message, correlation_id: int, attachments: Sequence[Buffer] = ()) -> list[Buffer]:

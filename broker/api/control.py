@@ -10,7 +10,7 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.controller.claims import ControllerClaims
 from ottla.broker.peers import BrokerPrincipal, Handshakes, Identity, probe
 from ottla.broker.replication.partitions import Partitions
-from ottla.net.connection import Connection
+from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.control import (
     BrokerHandshakeRequest,
@@ -50,7 +50,7 @@ class ControlHandlers:
         self._view = view
         self._claims = claims
 
-    def handshake(self, incoming: IncomingRequest, connection: Connection) -> Reply:
+    def handshake(self, incoming: IncomingRequest, connection: Peer) -> Reply:
         request = incoming.message
         assert isinstance(request, BrokerHandshakeRequest)
         answer = self._handshakes.answer(self._identity(), request, connection)
@@ -60,7 +60,7 @@ class ControlHandlers:
         connection.principal = BrokerPrincipal(request.broker_id)
         return Reply(answer)
 
-    def witness(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def witness(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         """Knock at another broker's door and tell the controller what came of it."""
         request = incoming.message
         assert isinstance(request, WitnessRequest)
@@ -71,17 +71,17 @@ class ControlHandlers:
         found = await probe(endpoint, self._identity()) if endpoint is not None else None
         return Reply(WitnessResponse(found is not None and found.answered))
 
-    def leader_and_isr(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def leader_and_isr(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, LeaderAndIsrRequest)
         return later(self._obey(request, self._lead_or_follow(request)))
 
-    def stop_replica(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def stop_replica(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, StopReplicaRequest)
         return later(self._obey(request, self._stop(request)))
 
-    def update_metadata(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def update_metadata(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, UpdateMetadataRequest)
         return later(self._obey(request, self._learn(request)))

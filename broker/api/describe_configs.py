@@ -5,7 +5,7 @@ from dataclasses import fields
 
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.storage.log_config import TOPIC_CONFIGS, LogConfig
-from ottla.net.connection import Connection
+from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.admin import (
     TOPIC_RESOURCE,
@@ -43,7 +43,7 @@ class DescribeConfigsHandler:
         self._view = view
         self._defaults = defaults
 
-    def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply:
+    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply:
         request = incoming.message
         assert isinstance(request, DescribeConfigsRequest)
         if len(request.resources) > RESOURCES_MAX:

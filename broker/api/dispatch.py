@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 
 from ottla.broker.api.who_may import Rule, everybody
 from ottla.broker.metrics import Metrics
-from ottla.net.connection import Connection
+from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import ClusterAuthorizationFailed, OttlaError, UnknownServerError, UnsupportedVersion
@@ -18,7 +18,7 @@ from ottla.wire.requests import ProduceRequest
 logger = logging.getLogger(__name__)
 
 Answer = Reply | Later | asyncio.Future[Reply] | None
-ApiHandler = Callable[[IncomingRequest, Connection], Answer]
+ApiHandler = Callable[[IncomingRequest, Peer], Answer]
 
 
 class Route(NamedTuple):
@@ -38,7 +38,7 @@ class Dispatch:
             for api, route in routes.items()
         }
 
-    def __call__(self, request: IncomingRequest, connection: Connection) -> Answer:
+    def __call__(self, request: IncomingRequest, connection: Peer) -> Answer:
         entry = self._table.get(request.api)
         if entry is None:
             return self._failed(request, UnsupportedVersion(f"api {request.api} is not served here"))
@@ -53,7 +53,7 @@ class Dispatch:
         timing.observe(time.perf_counter() - began)
         return self._guarded(request, reply) if isinstance(reply, asyncio.Future) else reply
 
-    def _check(self, rule: Rule, request: IncomingRequest, connection: Connection) -> None:
+    def _check(self, rule: Rule, request: IncomingRequest, connection: Peer) -> None:
         why_not = rule(request.message, connection.principal)
         if why_not is not None:
             connection.refuse(f"{connection.principal} sent {Api(request.api).name}: {why_not}")

@@ -7,7 +7,7 @@ from ottla.broker.metrics import Metrics
 from ottla.broker.purgatory import Purgatory, Waiting
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
-from ottla.net.connection import Connection
+from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
 from ottla.wire.batch import Buffer
 from ottla.wire.dialect import IncomingRequest
@@ -35,7 +35,7 @@ class FetchHandler:
         self._bytes_out = metrics.bytes_out
         self._for_replicas = for_replicas
 
-    def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply | Later:
+    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply | Later:
         request = incoming.message
         assert isinstance(request, FetchRequest)
         check_parts(request.parts)
@@ -56,13 +56,13 @@ class FetchHandler:
         )
         return waiting
 
-    def _reply_if_enough(self, fetch: "_Fetch", connection: Connection) -> Reply | None:
+    def _reply_if_enough(self, fetch: "_Fetch", connection: Peer) -> Reply | None:
         if fetch.waiting is None or not connection.takes(fetch.waiting) or not fetch.enough():
             return None
         fetch.waiting = None
         return self._reply(fetch)
 
-    def _reply_in_time(self, fetch: "_Fetch", connection: Connection) -> Reply:
+    def _reply_in_time(self, fetch: "_Fetch", connection: Peer) -> Reply:
         """Time is over. A peer that has not taken what it was given before gets no records: it can ask again."""
         if fetch.waiting is not None and not connection.takes(fetch.waiting):
             fetch.may_read = False

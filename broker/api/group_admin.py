@@ -5,7 +5,7 @@ import logging
 
 from ottla.broker.api.later import later, while_asked
 from ottla.broker.groups.groups_loop import Groups
-from ottla.net.connection import Connection
+from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import GroupIdNotFound, InvalidRequest, OttlaError
@@ -35,7 +35,7 @@ class GroupAdminHandlers:
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
 
-    def describe(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def describe(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, DescribeGroupsRequest)
         _check_count(request.groups)
@@ -61,7 +61,7 @@ class GroupAdminHandlers:
             0, "", group_id, str(group.state), group.protocol_type, group.protocol, members, group.generation
         )
 
-    def list(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def list(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, ListGroupsRequest)
 
@@ -81,7 +81,7 @@ class GroupAdminHandlers:
 
         return while_asked(list_all())
 
-    def delete(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def delete(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, DeleteGroupsRequest)
         _check_count(request.groups)

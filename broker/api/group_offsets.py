@@ -10,7 +10,7 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.groups.groups_loop import Coordinated, Groups
 from ottla.broker.groups.mirror import subscribed_topics
 from ottla.broker.groups.new_groups import NewGroups
-from ottla.net.connection import Connection
+from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import (
@@ -55,7 +55,7 @@ class GroupOffsetHandlers:
         self._view = view
         self._session = session
 
-    def commit(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def commit(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, OffsetCommitRequest)
         check_parts(request.parts)
@@ -111,7 +111,7 @@ class GroupOffsetHandlers:
         self._groups.commit(coordinated, fill, done)
         await written
 
-    def fetch(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def fetch(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, OffsetFetchRequest)
         if len(request.groups) > GROUPS_MAX:
@@ -155,7 +155,7 @@ class GroupOffsetHandlers:
         if coordinated.over or stat is None or stat.version > newest:
             raise NotCoordinator("another broker coordinates this group by now")
 
-    def delete(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def delete(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, OffsetDeleteRequest)
         check_parts(request.parts)

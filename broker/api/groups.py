@@ -10,7 +10,7 @@ from ottla.broker.groups.groups_loop import Coordinated, Groups, GroupWait
 from ottla.broker.groups.membership import Client
 from ottla.broker.groups.new_groups import NewGroups
 from ottla.broker.purgatory import Purgatory
-from ottla.net.connection import Connection
+from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import InvalidRequest, InvalidSessionTimeout, NotCoordinator, OttlaError, UnknownServerError
@@ -40,7 +40,7 @@ class GroupHandlers:
         self._heartbeats = heartbeats
         self._new_groups = new_groups
 
-    def find_coordinator(self, incoming: IncomingRequest, connection: Connection) -> Reply:
+    def find_coordinator(self, incoming: IncomingRequest, connection: Peer) -> Reply:
         request = incoming.message
         assert isinstance(request, FindCoordinatorRequest)
         if len(request.groups) > KEYS_MAX:
@@ -54,7 +54,7 @@ class GroupHandlers:
             return Coordinator(error.code, str(error), group_id)
         return Coordinator(0, "", group_id, found.id, found.host, found.port)
 
-    def join(self, incoming: IncomingRequest, connection: Connection) -> Later:
+    def join(self, incoming: IncomingRequest, connection: Peer) -> Later:
         request = incoming.message
         assert isinstance(request, JoinGroupRequest)
         self._check_join(request)
@@ -83,7 +83,7 @@ class GroupHandlers:
         if size > limits.metadata_max_bytes:
             raise InvalidRequest(f"a member that tells {size} bytes of itself; allowed are {limits.metadata_max_bytes}")
 
-    def sync(self, incoming: IncomingRequest, connection: Connection) -> Later:
+    def sync(self, incoming: IncomingRequest, connection: Peer) -> Later:
         request = incoming.message
         assert isinstance(request, SyncGroupRequest)
         limit = self._groups.limits.metadata_max_bytes
@@ -97,7 +97,7 @@ class GroupHandlers:
 
         return self._with_group(request.group_id, wait, sync)
 
-    def heartbeat(self, incoming: IncomingRequest, connection: Connection) -> Later | Reply:
+    def heartbeat(self, incoming: IncomingRequest, connection: Peer) -> Later | Reply:
         request = incoming.message
         assert isinstance(request, HeartbeatRequest)
         who = request.member_id, request.group_instance_id, request.generation_id
@@ -127,7 +127,7 @@ class GroupHandlers:
 
         return self._heartbeats.wait(must_join_again, lambda: _alive(None), [request.group_id], wait_s)
 
-    def leave(self, incoming: IncomingRequest, connection: Connection) -> Later:
+    def leave(self, incoming: IncomingRequest, connection: Peer) -> Later:
         request = incoming.message
         assert isinstance(request, LeaveGroupRequest)
         wait = GroupWait()

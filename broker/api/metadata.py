@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.peers import Handshakes, Identity
-from ottla.net.connection import Connection
+from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import BrokerNotAvailable, InvalidRequest, InvalidTopic
@@ -20,7 +20,7 @@ class MetadataHandler:
     def __init__(self, view: ClusterView) -> None:
         self._view = view
 
-    def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply:
+    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply:
         request = incoming.message
         assert isinstance(request, MetadataRequest)
         if request.topics is not None and len(request.topics) > TOPICS_MAX:
@@ -53,7 +53,7 @@ class ApiVersionsHandler:
         self._handshakes = handshakes
         self._software = software
 
-    def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply:
+    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply:
         who, nonce, ranges = self._identity(), self._handshakes.challenge(connection), incoming.dialect.api_ranges
         return Reply(
             ApiVersionsResponse(ranges, self._software, who.broker_id, who.cluster_id, nonce, who.broker_epoch)

@@ -7,7 +7,7 @@ from ottla.broker.api.parts import check_parts, client_error
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
-from ottla.net.connection import Connection
+from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import InvalidRequest, OttlaError
@@ -27,7 +27,7 @@ class ListOffsetsHandler:
         self._view = view
         self._decoding = asyncio.Lock()  # so that all who search together hold the memory of one batch
 
-    def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply | asyncio.Future[Reply]:
+    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply | asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, ListOffsetsRequest)
         check_parts(request.parts)

@@ -9,7 +9,7 @@ from ottla.broker.metrics import Metrics
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
-from ottla.net.connection import Connection
+from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import (
@@ -48,7 +48,7 @@ class ProduceHandler:
         self._batches_in = metrics.batches_in
         self._records_in = metrics.records_in
 
-    def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply | Later | None:
+    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply | Later | None:
         request = incoming.message
         assert isinstance(request, ProduceRequest)
         if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
@@ -135,7 +135,7 @@ class ProduceHandler:
         keys = [partition.where for _, partition, _ in awaited]
         return attempt() or self._purgatory.wait(attempt, give_up, keys, timeout_s)
 
-    def _close_on_error(self, results: list[ProducePartResult], connection: Connection) -> None:
+    def _close_on_error(self, results: list[ProducePartResult], connection: Peer) -> None:
         """Nobody hears an answer with acks=0: hanging up is the only way to tell the producer that something is wrong."""
         if any(result.error_code for result in results):
             connection.close()

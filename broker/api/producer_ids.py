@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 from ottla.broker.api.later import later
-from ottla.net.connection import Connection
+from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import BrokerNotAvailable, OttlaError
@@ -22,7 +22,7 @@ class InitProducerIdHandler:
         self._block: Iterator[int] = iter(())
         self._taking = asyncio.Lock()
 
-    def __call__(self, incoming: IncomingRequest, connection: Connection) -> Reply | asyncio.Future[Reply]:
+    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply | asyncio.Future[Reply]:
         producer_id = next(self._block, None)
         return _reply(producer_id) if producer_id is not None else later(self._from_new_block())
 

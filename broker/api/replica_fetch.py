@@ -6,7 +6,7 @@ from collections.abc import Callable
 from ottla.broker.api.parts import ANSWER_MAX
 from ottla.broker.replication.fetch_sessions import FetchSession, FetchSessions
 from ottla.broker.replication.partition import Partition
-from ottla.net.connection import Connection
+from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
 from ottla.wire.errors import OttlaError
 from ottla.wire.requests import FetchPart, FetchRequest, FetchResponse
@@ -23,7 +23,7 @@ class ReplicaFetchHandler:
         self._partitions = sessions.partitions
         self._may_have_caught_up = may_have_caught_up
 
-    def __call__(self, request: FetchRequest, connection: Connection) -> Reply | Later:
+    def __call__(self, request: FetchRequest, connection: Peer) -> Reply | Later:
         replica = request.replica_id
         if request.since_last:
             session = self._sessions.get(replica, request.broker_epoch, connection)

@@ -1,6 +1,7 @@
 """The controller's api: what clients and brokers ask of it. Everything is done as an event of its loop, in turn."""
 
 import asyncio
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
@@ -123,14 +124,15 @@ class ControllerApi:
         async def mark(cause: Cause) -> Told:
             return await self._executor.act(self._requests.delete_topic(name, topic_id), cause)
 
+        until = time.monotonic() + asked.timeout_s
         with self._removals.of(name) as gone:
             await self._events.in_turn(f"topic {name!r} deleted by {asked.by}", mark, asked.timeout_s)
-            await asyncio.wait([gone], timeout=asked.timeout_s)
+            await asyncio.wait([gone], timeout=_left_s(until))
             if not gone.done():
                 raise RequestTimedOut(
                     f"topic {name!r} is still being deleted: a broker that holds some of it does not answer"
                 )
-            await _heard(gone.result(), asked)
+            await _heard(gone.result(), until)
         return name
 
     async def create_partitions(self, new: NewPartitions, asked: Asked, *, validate_only: bool = False) -> None:
@@ -165,9 +167,14 @@ class ControllerApi:
         self, kind: str, work: Callable[[Cause], Awaitable[Told]], asked: Asked, *, urgent: bool = False
     ) -> None:
         """Do something in turn, and wait until the brokers have heard what follows from it."""
-        await _heard(await self._events.in_turn(kind, work, asked.timeout_s, urgent=urgent), asked)
+        until = time.monotonic() + asked.timeout_s
+        await _heard(await self._events.in_turn(kind, work, asked.timeout_s, urgent=urgent), until)
 
 
-async def _heard(told: Told, asked: Asked) -> None:
+async def _heard(told: Told, until: float) -> None:
     if told:
-        await asyncio.wait(told, timeout=asked.timeout_s)
+        await asyncio.wait(told, timeout=_left_s(until))
+
+
+def _left_s(until: float) -> float:
+    return max(0.0, until - time.monotonic())

@@ -95,8 +95,11 @@ class Events:
         if not urgent and len(self._requests) >= REQUESTS_MAX:
             raise ThrottlingQuotaExceeded(f"{len(self._requests)} requests wait for the controller; try again later")
         result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        begun = False
 
         async def deal(cause: Cause) -> None:
+            nonlocal begun
+            begun = True
             try:
                 settle(result, await work(cause))
             except (StaleControllerEpoch, OutOfStep) as error:
@@ -118,7 +121,8 @@ class Events:
             async with asyncio.timeout(timeout_s):
                 return await result
         except TimeoutError:
-            raise RequestTimedOut(f"the controller did not get to it in {timeout_s:g} s: {kind}") from None
+            how_far = "is still at it after" if begun else "did not get to it in"
+            raise RequestTimedOut(f"the controller {how_far} {timeout_s:g} s: {kind}") from None
 
     def close(self) -> None:
         """The term is over: nobody's wish will be done any more."""

@@ -3,13 +3,15 @@
 import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack, cast
 
 from ottla.client.admin import DEFAULT_TIMEOUT_S, AsyncAdmin
 from ottla.client.admin_requests import NewTopic
+from ottla.client.config import AdminConfig
 from ottla.client.groups.commits import OffsetAndMetadata
 from ottla.client.groups.descriptions import GroupDescription, PartitionLag
 from ottla.client.loop_thread import shared_loop_thread
+from ottla.client.options import AdminOptions, documented
 from ottla.client.wanted import PartitionOutcomes, TopicOutcomes
 from ottla.wire.admin import ConfigEntry, OngoingReassignment
 from ottla.wire.errors import OttlaError
@@ -17,6 +19,7 @@ from ottla.wire.names import TopicPartition
 from ottla.wire.requests import MetadataResponse, TopicMetadata
 
 
+@documented(AdminConfig)
 class Admin:
     """Creates, describes and deletes topics; tells who is in the cluster.
 
@@ -26,7 +29,7 @@ class Admin:
 
     _closed = True  # until it is made
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: Unpack[AdminOptions]) -> None:
         self._thread = shared_loop_thread()
         self._twin = self._thread.call(lambda: AsyncAdmin(**options))
         self._closed = False
@@ -35,7 +38,10 @@ class Admin:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Admin":
         """From Kafka's own names: ``{"bootstrap.servers": ...}``."""
-        return cls(**config)
+        return cls(**cast(Any, config))
+
+    def __repr__(self) -> str:
+        return f"<Admin at {self._twin._cluster.servers()}{' (closed)' if self._closed else ''}>"
 
     def __enter__(self) -> "Admin":
         return self

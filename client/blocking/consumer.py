@@ -7,21 +7,25 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, Unpack, cast
 
+from ottla.client.config import ConsumerConfig
 from ottla.client.consuming.consumer import BATCHES_BYTES, DEFAULT_TIMEOUT_S, LONG_S, AsyncConsumer
 from ottla.client.consuming.group_reading import GroupReading, Offsets, as_offsets
+from ottla.client.consuming.places import Place
 from ottla.client.groups.commits import OffsetAndMetadata
 from ottla.client.groups.hand_over import RebalanceListener
 from ottla.client.loop_thread import forked_error, refuse_on_loop_thread, shared_loop_thread
-from ottla.client.records import FetchedBatch, Record
+from ottla.client.options import ConsumerOptions, documented
+from ottla.client.records import FetchedBatch, K, Record, V
 from ottla.wire.errors import ClientClosed, ConfigError, OttlaError
 from ottla.wire.names import TopicPartition
 
 R = TypeVar("R")
 
 
-class Consumer:
+@documented(ConsumerConfig)
+class Consumer(Generic[K, V]):
     """Reads records.
 
     with Consumer("orders", bootstrap_servers="127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
@@ -30,10 +34,17 @@ class Consumer:
 
     _closed = True  # until it is made
 
-    def __init__(self, *topics: str, **options: Any) -> None:
+    def __init__(
+        self,
+        *topics: str,
+        key_deserializer: Callable[[Any], K] | None = None,
+        value_deserializer: Callable[[Any], V] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        given: Any = {**options, "key_deserializer": key_deserializer, "value_deserializer": value_deserializer}
         self._thread = shared_loop_thread()
         self._data = threading.Event()
-        self._twin = self._thread.call(lambda: AsyncConsumer(*topics, **options))
+        self._twin = self._thread.call(lambda: AsyncConsumer(*topics, **given))
         self._twin.blocking = True
         self._inbox = self._twin.inbox
         self._inbox.on_data = self._data.set
@@ -48,15 +59,18 @@ class Consumer:
     @classmethod
     def from_config(cls, topics: Iterable[str], config: Mapping[str, Any]) -> "Consumer":
         """From Kafka's own names: ``{"bootstrap.servers": ..., "auto.offset.reset": "earliest"}``."""
-        return cls(*topics, **config)
+        return cls(*topics, **cast(Any, config))
 
-    def __enter__(self) -> "Consumer":
+    def __enter__(self) -> "Consumer[K, V]":
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return f"<Consumer of {self._twin._reads()}{' (closed)' if self._closed else ''}>"
 
     def close(self) -> None:
         """Stop reading. A member of a group commits what it was given, if it does so by itself, and leaves."""
@@ -100,7 +114,7 @@ class Consumer:
         """
         self._thread.run(self._twin.subscribe(topics, pattern=pattern, listener=listener))
 
-    def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+    def assign(self, partitions: Iterable[Place]) -> None:
         """Read exactly these partitions."""
         self._thread.run(self._twin.assign(partitions))
 
@@ -112,39 +126,44 @@ class Consumer:
         """Of the group, as this member knows it; -1 while it is in none."""
         return self._twin.generation
 
-    def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on reading at ``offset``; before the partition is assigned, begin there."""
+    def seek(self, topic: str | Place, partition: int | None = None, offset: int | None = None) -> None:
+        """Go on reading at ``offset``; before the partition is assigned, begin there. Or ``seek(TopicPartition, offset)``."""
         self._thread.run(self._twin.seek(topic, partition, offset))
 
-    def seek_to_beginning(self, timeout: float = DEFAULT_TIMEOUT_S) -> None:
-        self._thread.run(self._twin.seek_to_beginning(timeout))
+    def seek_to_beginning(self, *partitions: Place | Iterable[Place], timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        """Read these from their beginning; all that are assigned, if none is named."""
+        self._thread.run(self._twin.seek_to_beginning(*partitions, timeout=timeout))
 
-    def seek_to_end(self, timeout: float = DEFAULT_TIMEOUT_S) -> None:
-        self._thread.run(self._twin.seek_to_end(timeout))
+    def seek_to_end(self, *partitions: Place | Iterable[Place], timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        """Read only what comes from now on of these; of all that are assigned, if none is named."""
+        self._thread.run(self._twin.seek_to_end(*partitions, timeout=timeout))
 
-    def position(self, topic: str, partition: int, timeout: float = DEFAULT_TIMEOUT_S) -> int:
-        """The offset of the record that comes next."""
+    def position(self, topic: str | Place, partition: int | None = None, timeout: float = DEFAULT_TIMEOUT_S) -> int:
+        """The offset of the record that comes next; of a TopicPartition, or of a topic's partition."""
         return self._thread.run(self._twin.position(topic, partition, timeout))
 
-    def pause(self, *partitions: tuple[str, int]) -> None:
+    def pause(self, *partitions: Place | Iterable[Place]) -> None:
         """Fetch nothing more of these until ``resume``."""
         self._thread.run(self._twin.pause(*partitions))
 
-    def resume(self, *partitions: tuple[str, int]) -> None:
+    def resume(self, *partitions: Place | Iterable[Place]) -> None:
         self._thread.run(self._twin.resume(*partitions))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[Record]:
-        """Records that have come, at most ``max_records``; waits up to ``timeout`` s for the first. Empty if none came."""
+    def poll(self, timeout: float | None = 0.0, max_records: int | None = None) -> list[Record[K, V]]:
+        """Records that have come, at most ``max_records``; waits up to ``timeout`` s for the first. Empty if none came.
+
+        Without a timeout (None) it waits until one comes.
+        """
         most = self._twin.poll_limit(max_records)
         return self._first(lambda: self._inbox.take_records(most), timeout)
 
-    def poll_batches(self, timeout: float = 0.0) -> list[FetchedBatch]:
+    def poll_batches(self, timeout: float | None = 0.0) -> list[FetchedBatch]:
         """As ``poll``, whole batches with their columns: the fast way for much data."""
         return self._first(lambda: self._inbox.take_batches(BATCHES_BYTES), timeout)
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Record[K, V]]:
         while not self._closed:
             try:
                 chunk = self._first(self._inbox.chunk, self._patience_s)
@@ -154,8 +173,9 @@ class Consumer:
                 return
             yield from chunk
 
-    def _first(self, take: Callable[[], R], timeout: float) -> R:
+    def _first(self, take: Callable[[], R], timeout: float | None) -> R:
         """What ``take`` finds, waiting until it finds something; what it gives for nothing when time is over."""
+        timeout = float("inf") if timeout is None else timeout
         deadline = time.monotonic() + timeout
         while True:
             if self._closed:

@@ -4,16 +4,18 @@ import warnings
 from collections.abc import Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack, cast
 
-from ottla.client.config import OnDelivery
+from ottla.client.config import OnDelivery, ProducerConfig
 from ottla.client.loop_thread import shared_loop_thread
+from ottla.client.options import ProducerOptions, documented
 from ottla.client.producing.batches import Headers
 from ottla.client.producing.delivery import ManyDelivery, RecordDelivery, tell_one
 from ottla.client.producing.producer import LEAVING_S, AsyncProducer
 from ottla.wire.errors import ClientTimeout, OttlaError
 
 
+@documented(ProducerConfig)
 class Producer:
     """Sends records.
 
@@ -24,7 +26,7 @@ class Producer:
 
     _closed = True  # until it is made
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: Unpack[ProducerOptions]) -> None:
         self._thread = shared_loop_thread()
         self._twin = self._thread.call(lambda: AsyncProducer(**options))
         self._outbox = self._twin.outbox
@@ -37,7 +39,10 @@ class Producer:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Producer":
         """From Kafka's own names: ``{"bootstrap.servers": ..., "linger.ms": 5}``."""
-        return cls(**config)
+        return cls(**cast(Any, config))
+
+    def __repr__(self) -> str:
+        return f"<Producer at {self._twin._cluster.servers()}{' (closed)' if self._closed else ''}>"
 
     def __enter__(self) -> "Producer":
         return self

@@ -8,18 +8,20 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import isawaitable
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, Unpack, cast
 
 from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig, build, require
 from ottla.client.consuming.fetch_loop import FetchLoop
 from ottla.client.consuming.group_reading import GroupReading, Offsets, as_offsets
 from ottla.client.consuming.inbox import Inbox
+from ottla.client.consuming.places import Place, check_topics, place_and_offset, place_of, places_of
 from ottla.client.consuming.subscription import UNKNOWN, Subscription
 from ottla.client.groups.commits import OffsetAndMetadata
 from ottla.client.groups.hand_over import RebalanceListener
 from ottla.client.offsets import list_offsets
-from ottla.client.records import FetchedBatch, Record
+from ottla.client.options import ConsumerOptions, documented
+from ottla.client.records import FetchedBatch, K, Record, V
 from ottla.wire.errors import ClientClosed, ClientTimeout, ConfigError
 from ottla.wire.messages import EARLIEST, LATEST
 from ottla.wire.names import TopicPartition
@@ -34,7 +36,8 @@ BATCHES_BYTES = 4 * 1024 * 1024
 """About how much one poll_batches gives."""
 
 
-class AsyncConsumer:
+@documented(ConsumerConfig)
+class AsyncConsumer(Generic[K, V]):
     """Reads records.
 
     async with AsyncConsumer("orders", bootstrap_servers="127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
@@ -43,8 +46,16 @@ class AsyncConsumer:
 
     _closed = True  # until it is made
 
-    def __init__(self, *topics: str, **options: Any) -> None:
-        self.config = build(ConsumerConfig, options)
+    def __init__(
+        self,
+        *topics: str,
+        key_deserializer: Callable[[Any], K] | None = None,
+        value_deserializer: Callable[[Any], V] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        given = {**options, "key_deserializer": key_deserializer, "value_deserializer": value_deserializer}
+        self.config = build(ConsumerConfig, given)
+        check_topics(topics)
         self._cluster = Cluster(self.config)
         self._subscription = Subscription(topics)
         self._data = asyncio.Event()
@@ -68,7 +79,7 @@ class AsyncConsumer:
     @classmethod
     def from_config(cls, topics: Iterable[str], config: Mapping[str, Any]) -> "AsyncConsumer":
         """From Kafka's own names: ``{"bootstrap.servers": ..., "auto.offset.reset": "earliest"}``."""
-        return cls(*topics, **config)
+        return cls(*topics, **cast(Any, config))
 
     def __del__(self) -> None:
         if not self._closed:
@@ -77,13 +88,21 @@ class AsyncConsumer:
             self._fetch_loop.abandon()
             warnings.warn("an AsyncConsumer that nobody has any more was not closed", ResourceWarning, 2, source=self)
 
-    async def __aenter__(self) -> "AsyncConsumer":
+    async def __aenter__(self) -> "AsyncConsumer[K, V]":
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def __repr__(self) -> str:
+        return f"<AsyncConsumer of {self._reads()}{' (closed)' if self._closed else ''}>"
+
+    def _reads(self) -> str:
+        group = f", in group {self.config.group_id}" if self.config.group_id else ""
+        reads = ", ".join(map(str, self._subscription.assigned)) or ", ".join(self._subscription.topics)
+        return f"{reads or 'nothing yet'} at {self._cluster.servers()}{group}"
 
     async def close(self) -> None:
         """Stop reading. A member of a group commits what it was given, if it does so by itself, and leaves."""
@@ -128,9 +147,9 @@ class AsyncConsumer:
             self.group.subscribe(wanted, re.compile(pattern) if pattern is not None else None, listener)
         self._look_again()
 
-    async def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+    async def assign(self, partitions: Iterable[Place]) -> None:
         """Read exactly these partitions; with a ``group_id``, from what was committed."""
-        wanted = [TopicPartition(*where) for where in partitions]
+        wanted = places_of(partitions)
         if self.group is not None:
             if self.group.shares:
                 raise ConfigError("the group says what this consumer reads", hint="subscribe() or assign(), not both")
@@ -149,20 +168,24 @@ class AsyncConsumer:
         """Of the group, as this member knows it; -1 while it is in none."""
         return self.group.member.generation if self.group is not None else -1
 
-    async def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on reading at ``offset``; before the partition is assigned, begin there."""
-        self._subscription.seek(TopicPartition(topic, partition), offset)
+    async def seek(self, topic: str | Place, partition: int | None = None, offset: int | None = None) -> None:
+        """Go on reading at ``offset``; before the partition is assigned, begin there. Or ``seek(TopicPartition, offset)``."""
+        self._subscription.seek(*place_and_offset(topic, partition, offset))
         self._look_again(start=False)
 
-    async def seek_to_beginning(self, timeout: float = DEFAULT_TIMEOUT_S) -> None:
-        await self._seek_all(EARLIEST, timeout)
+    async def seek_to_beginning(self, *partitions: Place | Iterable[Place], timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        """Read these from their beginning; all that are assigned, if none is named."""
+        await self._seek_all(EARLIEST, places_of(partitions), timeout)
 
-    async def seek_to_end(self, timeout: float = DEFAULT_TIMEOUT_S) -> None:
-        await self._seek_all(LATEST, timeout)
+    async def seek_to_end(self, *partitions: Place | Iterable[Place], timeout: float = DEFAULT_TIMEOUT_S) -> None:
+        """Read only what comes from now on of these; of all that are assigned, if none is named."""
+        await self._seek_all(LATEST, places_of(partitions), timeout)
 
-    async def position(self, topic: str, partition: int, timeout: float = DEFAULT_TIMEOUT_S) -> int:
-        """The offset of the record that comes next."""
-        where = TopicPartition(topic, partition)
+    async def position(
+        self, topic: str | Place, partition: int | None = None, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> int:
+        """The offset of the record that comes next; of a TopicPartition, or of a topic's partition."""
+        where = place_of(topic, partition)
 
         def known() -> bool:
             state = self._subscription.assigned.get(where)
@@ -171,30 +194,33 @@ class AsyncConsumer:
         await self._prepared(known, timeout, f"no position of {where}")
         return self.inbox.position(self._subscription.state(where))
 
-    async def pause(self, *partitions: tuple[str, int]) -> None:
+    async def pause(self, *partitions: Place | Iterable[Place]) -> None:
         """Give and fetch nothing more of these until ``resume``."""
-        for where in partitions:
-            self.inbox.position(self._subscription.state(TopicPartition(*where)))
-            self._subscription.pause(TopicPartition(*where))
+        for where in places_of(partitions):
+            self.inbox.position(self._subscription.state(where))
+            self._subscription.pause(where)
         self._look_again(start=False)
 
-    async def resume(self, *partitions: tuple[str, int]) -> None:
-        for where in partitions:
-            self._subscription.resume(TopicPartition(*where))
+    async def resume(self, *partitions: Place | Iterable[Place]) -> None:
+        for where in places_of(partitions):
+            self._subscription.resume(where)
         self._look_again(start=False)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    async def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[Record]:
-        """Records that have come, at most ``max_records``; waits up to ``timeout`` s for the first. Empty if none came."""
+    async def poll(self, timeout: float | None = 0.0, max_records: int | None = None) -> list[Record[K, V]]:
+        """Records that have come, at most ``max_records``; waits up to ``timeout`` s for the first. Empty if none came.
+
+        Without a timeout (None) it waits until one comes.
+        """
         most = self.poll_limit(max_records)
         return await self._first(lambda: self.inbox.take_records(most), timeout) or []
 
-    async def poll_batches(self, timeout: float = 0.0) -> list[FetchedBatch]:
+    async def poll_batches(self, timeout: float | None = 0.0) -> list[FetchedBatch]:
         """As ``poll``, whole batches with their columns: the fast way for much data."""
         return await self._first(lambda: self.inbox.take_batches(BATCHES_BYTES), timeout) or []
 
-    async def __aiter__(self) -> AsyncIterator[Record]:
+    async def __aiter__(self) -> AsyncIterator[Record[K, V]]:
         patience_s = self.config.consumer_timeout_ms / 1000
         while not self._closed:
             try:
@@ -206,8 +232,9 @@ class AsyncConsumer:
             for record in chunk:
                 yield record
 
-    async def _first(self, take: Callable[[], R], timeout: float) -> R:
+    async def _first(self, take: Callable[[], R], timeout: float | None) -> R:
         """What ``take`` finds, waiting until it finds something; what it gives for nothing when time is over."""
+        timeout = float("inf") if timeout is None else timeout
         deadline = time.monotonic() + timeout
         while True:
             self.check_open()
@@ -353,16 +380,18 @@ class AsyncConsumer:
     async def _prepared(self, enough: Callable[[], bool], timeout: float, what: str) -> None:
         self.check_open()
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout) as timer:
                 await self._fetch_loop.prepared(enough)
         except TimeoutError:
+            if not timer.expired():
+                raise
             self.raise_trouble()
             raise ClientTimeout(self._cluster.with_tried(f"{what} within {timeout:g} s")) from None
 
-    async def _seek_all(self, to: int, timeout: float) -> None:
+    async def _seek_all(self, to: int, partitions: list[TopicPartition], timeout: float) -> None:
         deadline = time.monotonic() + timeout
         await self._prepared(self._assignment_known, timeout, "no partitions are known")
-        wanted: dict[TopicPartition, int] = dict.fromkeys(self._subscription.assigned, to)
+        wanted: dict[TopicPartition, int] = dict.fromkeys(partitions or self._subscription.assigned, to)
         for topic in {where.topic for where in wanted}:
             await self._cluster.topic(topic, deadline - time.monotonic())
         found = await list_offsets(self._cluster, wanted, deadline - time.monotonic())

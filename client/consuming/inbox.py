@@ -11,7 +11,7 @@ from ottla.client.config import ConsumerConfig
 from ottla.client.consuming.fetched import unreadable
 from ottla.client.consuming.subscription import Assigned
 from ottla.client.records import FetchedBatch, Record
-from ottla.wire.errors import OttlaError
+from ottla.wire.errors import OttlaError, RecordDeserializationError
 from ottla.wire.names import TopicPartition
 from ottla.wire.records import RecordBatch
 
@@ -223,10 +223,7 @@ class Inbox:
                 self._put_back(entry._replace(skip=entry.skip + len(readable)))
                 bad = records[len(readable)]
                 if not readable:
-                    error_found.add_note(
-                        f"at {entry.state.where}, offset {bad.offset}; seek to {bad.offset + 1} to skip it"
-                    )
-                    raise error_found
+                    raise _refused(bad, error_found) from error_found
                 behind = bad.offset
             records = readable
         self._records, self._behind = records, behind
@@ -303,3 +300,15 @@ class Inbox:
                 raise failure.error.with_traceback(None)
         if self.trouble is not None and not self.trouble.retriable:
             raise self.trouble
+
+
+def _refused(record: Record, why: Exception) -> RecordDeserializationError:
+    where = TopicPartition(record.topic, record.partition)
+    return RecordDeserializationError(
+        f"the record at offset {record.offset} of {where} cannot be deserialized: {why!r}",
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        record=record,
+        hint=f"seek to {record.offset + 1} to go on behind it",
+    )

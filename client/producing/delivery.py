@@ -1,6 +1,7 @@
 """The futures that sending gives back, for callers that block and for callers that await."""
 
 import asyncio
+import concurrent.futures
 import itertools
 import logging
 import threading
@@ -70,7 +71,10 @@ def _settle(arrived: "asyncio.Future[None]") -> None:
 
 
 class Delivery(Generic[R]):
-    """Something on its way. Ask ``done()``, or be told with ``add_callback``."""
+    """Something on its way. Ask ``done()``, or be told with ``add_done_callback``.
+
+    It is no ``Future``: to make one takes as long as all the rest of sending a record. ``future()`` makes one where needed.
+    """
 
     __slots__ = ()
 
@@ -84,10 +88,17 @@ class Delivery(Generic[R]):
         """Somebody wants to know what became of it: then nobody else has to be told."""
         raise NotImplementedError
 
+    def __repr__(self) -> str:
+        batches = self._batches()
+        where = ", ".join(dict.fromkeys(str(batch.where) for batch in batches)) or "nowhere"
+        failed = next((batch.error for batch in batches if batch.error is not None), None)
+        state = f"failed: {failed!r}" if failed is not None else "delivered" if self.done() else "on its way"
+        return f"<{type(self).__name__} to {where}, {state}>"
+
     def done(self) -> bool:
         return all(batch.done for batch in self._batches())
 
-    def add_callback(self, callback: Callable[[Any], object]) -> None:
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
         """Call ``callback(self)`` when done, on the client's own thread (here, when done already); it must not block."""
         batches = self._batches()
         finished = itertools.count(1)  # two threads may be at it, and next() of a count happens at once
@@ -107,6 +118,8 @@ class Delivery(Generic[R]):
             batch.when_done(one_done)
         if not batches:
             one_done()
+
+    add_callback = add_done_callback
 
 
 class BlockingDelivery(Delivery[R]):
@@ -130,6 +143,26 @@ class BlockingDelivery(Delivery[R]):
                     raise _not_yet(batch, timeout)
         return self._outcome()
 
+    def future(self) -> "concurrent.futures.Future[R]":
+        """A future for ``concurrent.futures.wait`` and its like. It cannot be cancelled: what is sent is sent."""
+        future: concurrent.futures.Future[R] = concurrent.futures.Future()
+        future.set_running_or_notify_cancel()
+
+        def settle(_: object) -> None:
+            try:
+                outcome = self._outcome()
+            except OttlaError as error:
+                future.set_exception(error)
+            else:
+                future.set_result(outcome)
+
+        self.add_done_callback(settle)
+        return future
+
+    def __await__(self) -> Generator[Any, None, R]:
+        """For code that has an event loop although its producer has none."""
+        return asyncio.wrap_future(self.future()).__await__()
+
     def exception(self, timeout: float | None = None) -> OttlaError | None:
         """What went wrong, None if nothing did; waits like ``result``."""
         try:
@@ -142,9 +175,29 @@ class BlockingDelivery(Delivery[R]):
 
 
 class AwaitedDelivery(Delivery[R]):
-    """Waits on the event loop: ``await delivery``, or ``await delivery.result(timeout=...)``."""
+    """Waits on the event loop: ``await delivery``, or ``await delivery.result(timeout=...)``.
+
+    ``asyncio.gather``, ``wait_for`` and ``as_completed`` take it as it is; for ``asyncio.wait`` there is ``future()``.
+    """
 
     __slots__ = ()
+
+    def future(self) -> "asyncio.Future[R]":
+        """A future for ``asyncio.wait`` and its like; cancelling it only ends the waiting: what is sent is sent."""
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+
+        def settle(_: object) -> None:
+            if future.done():
+                return
+            try:
+                outcome = self._outcome()
+            except OttlaError as error:
+                future.set_exception(error)
+            else:
+                future.set_result(outcome)
+
+        self.add_done_callback(settle)
+        return future
 
     def __await__(self) -> Generator[Any, None, R]:
         for batch in self._batches():
@@ -160,9 +213,11 @@ class AwaitedDelivery(Delivery[R]):
 
     async def result(self, timeout: float | None = None) -> R:
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout) as timer:
                 return await self
         except TimeoutError:
+            if not timer.expired():  # it is the delivery's own time that was over
+                raise
             late = next((batch for batch in self._batches() if not batch.done), None)
             raise _not_yet(late, timeout) from None
 

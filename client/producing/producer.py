@@ -5,10 +5,11 @@ import warnings
 from collections.abc import Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack, cast
 
 from ottla.client.cluster import Cluster
 from ottla.client.config import OnDelivery, ProducerConfig, build
+from ottla.client.options import ProducerOptions, documented
 from ottla.client.producing.batches import Headers
 from ottla.client.producing.delivery import AsyncManyDelivery, AsyncRecordDelivery, tell_one
 from ottla.client.producing.outbox import Outbox
@@ -23,6 +24,7 @@ LEAVING_S = 2.0
 """How long a ``with`` that is left by an exception waits for what is still to be delivered."""
 
 
+@documented(ProducerConfig)
 class AsyncProducer:
     """Sends records. ``await send()`` waits for room only; what it gives back can be awaited for the delivery.
 
@@ -33,7 +35,7 @@ class AsyncProducer:
 
     _closed = True  # until it is made
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: Unpack[ProducerOptions]) -> None:
         self._config = build(ProducerConfig, options)
         self._cluster = Cluster(self._config)
         self.outbox = Outbox(self._config, self._cluster)
@@ -47,7 +49,10 @@ class AsyncProducer:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "AsyncProducer":
         """From Kafka's own names: ``{"bootstrap.servers": ..., "linger.ms": 5}``."""
-        return cls(**config)
+        return cls(**cast(Any, config))
+
+    def __repr__(self) -> str:
+        return f"<AsyncProducer at {self._cluster.servers()}{' (closed)' if self._closed else ''}>"
 
     def __del__(self) -> None:
         if not self._closed:

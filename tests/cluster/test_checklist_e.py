@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_s63_clients_remember_who_leads(seen: Observer, topic: str) -> None:
 
 
 def test_s62_metadata_are_asked_for_again_when_they_are_too_old(seen: Observer, topic: str) -> None:
-    options = {"bootstrap_servers": seen.cluster.bootstrap, "metadata_max_age_ms": 200}
+    options: Any = {"bootstrap_servers": seen.cluster.bootstrap, "metadata_max_age_ms": 200}
     with Producer(**options) as producer, Consumer(topic, **options) as consumer:
         producer.send(topic, b"v").result(timeout=WAIT_S)
         assert len(consumer.assignment()) == 3

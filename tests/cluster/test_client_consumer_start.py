@@ -1,6 +1,7 @@
 """Where a consumer begins, and which topics and partitions it reads."""
 
 import uuid
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_none_asks_for_a_position_and_goes_on_once_it_has_one(bootstrap: str, ma
 
 @pytest.mark.parametrize(("reset", "first"), [("earliest", 0), ("latest", 10)])
 def test_offset_out_of_range_begins_anew_where_the_config_says(
-    bootstrap: str, make_filled_topic: MakeTopic, reset: str, first: int
+    bootstrap: str, make_filled_topic: MakeTopic, reset: Any, first: int
 ) -> None:
     topic = make_filled_topic(records=10)
     with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset=reset) as consumer:

@@ -5,6 +5,7 @@ import logging
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 
@@ -121,7 +122,7 @@ def test_with_left_by_an_exception_does_not_wait_for_the_delivery_timeout(
 
 def test_too_few_in_sync_replicas_are_told_as_such(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(min_insync_replicas="2")
-    options = {"bootstrap_servers": bootstrap, "delivery_timeout_ms": 2_000, "batch_size": 2_000}
+    options: Any = {"bootstrap_servers": bootstrap, "delivery_timeout_ms": 2_000, "batch_size": 2_000}
     with Producer(**options) as producer:  # far more batches than may be in flight: most are never sent
         sent = [producer.send(topic, b"x" * 1000) for _ in range(500)]
         errors = [each.exception(WAIT_S) for each in sent]

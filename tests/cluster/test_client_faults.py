@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -159,7 +160,7 @@ def test_delivery_timeout_is_kept_while_the_broker_is_down_and_while_it_sleeps(c
 
 def test_full_buffer_of_a_broker_that_sleeps_is_an_error_after_max_block(cluster: LocalCluster) -> None:
     topic = make_topic(cluster)
-    options = {"buffer_memory": 1000, "max_block_ms": 300, "delivery_timeout_ms": 60_000}
+    options: Any = {"buffer_memory": 1000, "max_block_ms": 300, "delivery_timeout_ms": 60_000}
     producer = Producer(bootstrap_servers=cluster.bootstrap, **options)
     producer.send(topic, b"v").result(timeout=WAIT_S)
     cluster.pause(0)

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_s76_s78_named_partition_wins_over_the_key(bootstrap: str, make_topic: M
 
 def test_s77_serializers_make_bytes_and_their_errors_reach_the_sender(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic()
-    options = {"key_serializer": str.encode, "value_serializer": lambda number: b"%d" % number}
+    options: Any = {"key_serializer": str.encode, "value_serializer": lambda number: b"%d" % number}
     with Producer(bootstrap_servers=bootstrap, **options) as producer:
         producer.send(topic, 5, key="k").result(timeout=WAIT_S)
         with pytest.raises(TypeError):
@@ -125,7 +126,7 @@ def test_headers_and_tombstones_arrive_as_they_were_sent(bootstrap: str, make_to
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_compressed_records_arrive_whole(bootstrap: str, make_topic: MakeTopic, codec: str) -> None:
+def test_compressed_records_arrive_whole(bootstrap: str, make_topic: MakeTopic, codec: Any) -> None:
     topic = make_topic()
     values = [b"value %d " % n * 20 for n in range(500)]
     with Producer(bootstrap_servers=bootstrap, compression_type=codec) as producer:

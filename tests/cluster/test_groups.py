@@ -41,8 +41,10 @@ from ottla.wire.groups import (
     OffsetDeleteResponse,
 )
 from ottla.wire.messages import PartitionName
+from ottla.wire.requests import MetadataRequest, MetadataResponse
+from tests.support.broker_requests import address
 from tests.support.cluster import wait_until
-from tests.support.raw_client import framed
+from tests.support.raw_client import RawClient, framed
 from tests.support.raw_member import RawMember, find_coordinator
 from tests.support.workload import HASTY
 from tests.support.znodes import read_znode
@@ -68,6 +70,7 @@ def group() -> str:
 
 @pytest.fixture
 def make(cluster: LocalCluster, t: str, group: str, all_alive: None) -> Iterator[MakeMember]:
+    wait_until(lambda: all(_knows_all(cluster, broker) for broker in cluster.brokers), 30)
     made: list[RawMember] = []
 
     def make(**options: object) -> RawMember:
@@ -77,6 +80,12 @@ def make(cluster: LocalCluster, t: str, group: str, all_alive: None) -> Iterator
     yield make
     for member in made:
         member.close()
+
+
+def _knows_all(cluster: LocalCluster, broker: int) -> bool:
+    """Whether a broker knows that all live: till then it may name another coordinator than the others."""
+    with RawClient(address(cluster, broker)) as client:
+        return len(client.ask(MetadataRequest([]), MetadataResponse).brokers) == len(cluster.brokers)
 
 
 def test_s81_s82_s85_owners_and_offsets_of_a_group_stand_in_zookeeper(

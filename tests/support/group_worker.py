@@ -6,6 +6,7 @@ Lines: ``own <generation> <partition,..>``, ``read <partition> <first> <next>``,
 and so on. What it read it commits by itself, before it polls again.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -38,6 +39,7 @@ class Notes:
 
 
 def main(bootstrap: str, group: str, topic: str, path: str, strategy: str, instance: str) -> None:
+    logging.basicConfig(filename=f"{path}.log", level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: stopping.append(1))
     consumer = Consumer(

@@ -12,6 +12,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from ottla.client import Admin, Consumer, Producer
+from ottla.client.options import Acks
 from ottla.local import LocalCluster
 from ottla.wire.errors import OttlaError
 from ottla.wire.requests import MetadataRequest, MetadataResponse, TopicMetadata
@@ -167,7 +168,7 @@ class Observer:
 
     # --- records ---------------------------------------------------------------------------------------------------------
 
-    def produce(self, topic: str, values: list[bytes], partition: int | None = None, acks: str = "all") -> None:
+    def produce(self, topic: str, values: list[bytes], partition: int | None = None, acks: Acks = "all") -> None:
         """Have values acknowledged."""
         with Producer(bootstrap_servers=self.cluster.bootstrap, acks=acks) as producer:
             producer.send_many(topic, values, partition=partition).result(timeout=WAIT_S)

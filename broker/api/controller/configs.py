@@ -7,7 +7,7 @@ from typing import TypeVar
 from ottla.broker.api.controller.each import Controller, asked_by, check_count, each, present
 from ottla.broker.api.later import while_asked
 from ottla.broker.controller.api import Asked
-from ottla.net.connection import Connection
+from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.admin import (
     AlterConfigsRequest,
@@ -29,7 +29,7 @@ class ConfigHandlers:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
 
-    def alter(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def alter(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, AlterConfigsRequest)
         check_count(request.resources, RESOURCES_MAX)
@@ -44,7 +44,7 @@ class ConfigHandlers:
 
         return while_asked(replace_all())
 
-    def incremental_alter(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def incremental_alter(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, IncrementalAlterConfigsRequest)
         check_count(request.resources, RESOURCES_MAX)

@@ -5,7 +5,7 @@ import asyncio
 from ottla.broker.api.controller.each import Controller, asked_by, check_count, each, present
 from ottla.broker.api.later import while_asked
 from ottla.broker.controller.api import Asked
-from ottla.net.connection import Connection
+from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.admin import (
     AlterPartitionReassignmentsRequest,
@@ -33,7 +33,7 @@ class LeadershipHandlers:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
 
-    def shutdown(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def shutdown(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, ControlledShutdownRequest)
         controller = present(self._controller)
@@ -49,7 +49,7 @@ class LeadershipHandlers:
 
         return while_asked(relieve())
 
-    def elect(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def elect(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, ElectLeadersRequest)
         if request.election_type not in ElectionType._value2member_map_:
@@ -73,7 +73,7 @@ class LeadershipHandlers:
 
         return while_asked(elect())
 
-    def reassign(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def reassign(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, AlterPartitionReassignmentsRequest)
         check_count(request.partitions)
@@ -97,7 +97,7 @@ class LeadershipHandlers:
 
         return while_asked(reassign_all())
 
-    def reassignments(self, incoming: IncomingRequest, connection: Connection) -> Reply:
+    def reassignments(self, incoming: IncomingRequest, connection: Peer) -> Reply:
         request = incoming.message
         assert isinstance(request, ListPartitionReassignmentsRequest)
         wanted = _named(request.partitions)

@@ -5,7 +5,7 @@ import asyncio
 from ottla.broker.api.controller.each import Controller, asked_by, check_count, each, present
 from ottla.broker.api.later import while_asked
 from ottla.broker.controller.api import Asked
-from ottla.net.connection import Connection
+from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.admin import (
     CreatePartitionsRequest,
@@ -30,7 +30,7 @@ class TopicHandlers:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
 
-    def create(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def create(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, CreateTopicsRequest)
         check_count(request.topics, TOPICS_MAX)
@@ -53,7 +53,7 @@ class TopicHandlers:
 
         return while_asked(create_all())
 
-    def delete(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def delete(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, DeleteTopicsRequest)
         check_count(request.topics, TOPICS_MAX)
@@ -77,7 +77,7 @@ class TopicHandlers:
 
         return while_asked(delete_all())
 
-    def create_partitions(self, incoming: IncomingRequest, connection: Connection) -> asyncio.Future[Reply]:
+    def create_partitions(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, CreatePartitionsRequest)
         check_count(request.topics, TOPICS_MAX)

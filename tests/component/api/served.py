@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from ottla.broker.api.dispatch import Dispatch, Route
 from ottla.broker.api.fetch import FetchHandler
@@ -21,7 +21,6 @@ from ottla.broker.replication.partition import Partition, PartitionEvents
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log_config import LogConfig
-from ottla.net.connection import Connection
 from ottla.net.principal import ANONYMOUS, Principal
 from ottla.net.reply import Later, LaterFromFuture, Reply, Turn
 from ottla.wire.control import PartitionState, TopicConfig, UpdateMetadataRequest
@@ -53,6 +52,7 @@ class Peer:
     def __init__(self, principal: Principal = ANONYMOUS) -> None:
         self.principal = principal
         self.listener = "CLIENTS"
+        self.ip = "127.0.0.1"
         self.closed = False
         self.refused = ""
         self.stalled = False
@@ -157,7 +157,7 @@ class Served:
         incoming = IncomingRequest(NATIVE, int(request.api), 0, 1, "test", request, attachments)
         self.turn.begin()
         try:
-            answer = self._dispatch(incoming, cast(Connection, peer or Peer()))
+            answer = self._dispatch(incoming, peer or Peer())
         finally:
             self.turn.end()
         if isinstance(answer, asyncio.Future):

@@ -10,7 +10,7 @@ import pytest
 from ottla.net.connection import Connection
 from ottla.net.reply import Later, Reply
 from ottla.wire.batch import Buffer
-from ottla.wire.dialect import Dialect, IncomingRequest, UnreadableRequest
+from ottla.wire.dialect import IncomingRequest, UnreadableRequest
 from ottla.wire.errors import InvalidRequest, LocalProtocolError, OttlaError, RemoteProtocolError, UnsupportedVersion
 from ottla.wire.messages import Api, Message
 from ottla.wire.native import NATIVE
@@ -19,7 +19,7 @@ from tests.component.net.conftest import HELLO, RawPeer, RunningServer, Serve
 from tests.support.waiting import eventually
 
 
-class Telegrams(Dialect):
+class Telegrams:
     """Frames of text: ``!<correlation id> <word>``. Records are upper-cased for its peers, in a thread."""
 
     def __init__(self) -> None:

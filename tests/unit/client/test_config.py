@@ -114,3 +114,30 @@ def test_linger_that_leaves_no_time_for_the_delivery_is_refused_and_both_are_nam
     with pytest.raises(ConfigError, match=f"linger_ms={linger_ms}.*delivery_timeout_ms=1000"):
         ProducerConfig(linger_ms=linger_ms, delivery_timeout_ms=1000)
     assert ProducerConfig(linger_ms=999, delivery_timeout_ms=1000).linger_ms == 999
+
+
+@pytest.mark.parametrize(("given", "meant"), [(True, True), ("true", True), ("False", False), (" true ", True)])
+def test_booleans_may_come_as_text(given, meant):
+    assert build(ConsumerConfig, {"check.crcs": given}).check_crcs is meant
+    assert build(ProducerConfig, {"enable.idempotence": given}).enable_idempotence is meant
+
+
+@pytest.mark.parametrize("given", ["no", "1", 0, "", None])
+def test_what_is_neither_true_nor_false_is_refused(given):
+    with pytest.raises(ConfigError, match="give True or False"):
+        build(ConsumerConfig, {"check_crcs": given})
+
+
+def test_addresses_as_brokers_spell_them_are_understood():
+    assert parse_addresses("PLAINTEXT://a:1,plaintext://b") == [("a", 1), ("b", 9092)]
+    assert parse_addresses([("::1", 5), ("c", 6)]) == [("::1", 5), ("c", 6)]
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [(9092, "127.0.0.1:9092"), ("9092", "127.0.0.1:9092"), ("SSL://a:1", "a:1"), ([9092], "text"), (None, "text")],
+)
+def test_what_is_no_address_is_refused_with_a_hint(given, hint):
+    with pytest.raises(ConfigError) as refused:
+        parse_addresses(given)
+    assert hint in (refused.value.hint or "")

@@ -10,7 +10,7 @@ from ottla.client.consuming.inbox import Inbox
 from ottla.client.consuming.subscription import Assigned
 from ottla.client.records import Record
 from ottla.wire.batch import MAGIC_KAFKA, build_gap, stamp
-from ottla.wire.errors import CorruptMessage, OffsetOutOfRange, UnreadableRecords
+from ottla.wire.errors import CorruptMessage, OffsetOutOfRange, RecordDeserializationError, UnreadableRecords
 from ottla.wire.names import TopicPartition
 from ottla.wire.records import RecordBatch, encode_batch
 from ottla.wire.rewriting import keep_records
@@ -232,9 +232,13 @@ def test_record_that_cannot_be_deserialized_fails_in_its_turn_until_somebody_see
     assert offsets(box.take_records(10)) == [0, 1]
     assert box.position(state) == 2
     for _ in range(2):
-        with pytest.raises(ValueError, match="two") as caught:
+        with pytest.raises(RecordDeserializationError, match="two") as caught:
             box.take_records(10)
-        assert caught.value.__notes__[0] == "at t-0, offset 2; seek to 3 to skip it"
+        refused = caught.value
+        assert (refused.topic, refused.partition, refused.offset, refused.next_offset) == ("t", 0, 2, 3)
+        assert isinstance(refused.record, Record)
+        assert refused.record.value == b"2"
+        assert isinstance(refused.__cause__, ValueError)
     assert [list(each.offsets()) for each in box.take_batches(10**6)] == [[2, 3]]
     state.seek(3)
     box.put(state, [batch(0, 4)])

@@ -7,7 +7,7 @@ import pytest
 from ottla.broker.api.controller.each import ITEMS_MAX
 from ottla.broker.api.controller.leadership import LeadershipHandlers
 from ottla.broker.controller.api import ControllerApi
-from ottla.net.connection import Connection
+from ottla.net.peer import Peer
 from ottla.wire.admin import (
     AlterPartitionReassignmentsRequest,
     ElectionType,
@@ -41,4 +41,4 @@ def test_a_list_that_would_hold_the_controller_up_is_refused(request_of_many: Re
     }[type(request_of_many)]
     incoming = IncomingRequest(NATIVE, int(request_of_many.api), 0, 1, "test", request_of_many, [])
     with pytest.raises(InvalidRequest, match="at most"):
-        handle(incoming, cast(Connection, None))
+        handle(incoming, cast(Peer, None))
