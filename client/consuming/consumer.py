@@ -330,6 +330,16 @@ class AsyncConsumer(Generic[K, V]):
         found = await self.require_group().member.commits.committed(wanted, timeout)
         return {where: found.get(where) for where in wanted}
 
+    async def lag(self, timeout: float = DEFAULT_TIMEOUT_S) -> dict[TopicPartition, int]:
+        """How many records are yet to be given, of each partition that is being read."""
+        return self.behind(await self.end_offsets(await self.assignment(), timeout))
+
+    def behind(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """From where reading stands to these ends; in the thread that reads."""
+        states = self._subscription.assigned
+        positions = {where: self.inbox.position(states[where]) for where in ends if where in states}
+        return {where: max(0, ends[where] - at) for where, at in positions.items() if at != UNKNOWN}
+
     def require_group(self) -> GroupReading:
         if self.group is None:
             raise ConfigError("this consumer is in no group", hint="give group_id")
