@@ -5,6 +5,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -34,8 +35,9 @@ def topic(cluster: LocalCluster, name: str, all_alive: None) -> str:
     return name
 
 
-def make_consumer(cluster: LocalCluster, group: str, **options: object) -> Consumer:
-    settings = {"auto_offset_reset": "earliest", "session_timeout_ms": 5000, "heartbeat_interval_ms": 200, **options}
+def make_consumer(cluster: LocalCluster, group: str, **options: Any) -> Consumer:
+    settings: dict[str, Any] = {"session_timeout_ms": 5000, "heartbeat_interval_ms": 200, **options}
+    settings.setdefault("auto_offset_reset", "earliest")
     return Consumer(bootstrap_servers=cluster.bootstrap, group_id=group, **settings)
 
 
@@ -161,7 +163,7 @@ def test_member_that_was_left_behind_commits_nothing_though_the_group_is_empty_b
     cluster: LocalCluster, group: str, topic: str
 ) -> None:
     fill(cluster, topic, 10)
-    settings = {"enable_auto_commit": False, "max_poll_interval_ms": 1000, "heartbeat_interval_ms": 100}
+    settings: dict[str, Any] = {"enable_auto_commit": False, "max_poll_interval_ms": 1000, "heartbeat_interval_ms": 100}
     with make_consumer(cluster, group, **settings) as slow:
         slow.subscribe([topic])
         read(slow, lambda found: len(found) == 10)
