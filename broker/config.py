@@ -20,6 +20,9 @@ from ottla.zk.access import Digest, read_digest
 
 ENVIRONMENT_PREFIX = "OTTLA_"
 
+ALIASES = {"log.dir": "log.dirs"}
+"""Kafka's older names; where both are given the newer counts."""
+
 
 def setting(default: Any, text: str, *, secret: bool = False) -> Any:
     """A field of the config: its default and what it is for; a secret one is not shown with the others."""
@@ -218,8 +221,9 @@ def load(
     values: dict[str, str] = {}
     unknown: list[str] = []
     if path is not None:
-        for key, value in read_properties(path).items():
-            if key in known:
+        for given, value in read_properties(path).items():
+            key = ALIASES.get(given, given)
+            if key in known and (key == given or key not in values):
                 values[key] = value
             else:
                 unknown.append(key)
@@ -229,7 +233,7 @@ def load(
             values[key] = environment[name]
     for flag in flags:
         key, equals, value = flag.partition("=")
-        key = key.strip()
+        key = ALIASES.get(key.strip(), key.strip())
         if not equals:
             raise ConfigError(f"-o {_name_of(flag)!r}... is not key=value")
         if key not in known:
@@ -247,6 +251,8 @@ def read_properties(path: Path) -> dict[str, str]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is no properties file: it is not text") from None
     found: dict[str, str] = {}
     joined = re.sub(r"\\\n[ \t]*", "", text)
     for number, line in enumerate(joined.splitlines(), 1):

@@ -26,6 +26,14 @@ async def open_log_dirs(config: BrokerConfig, cluster: str) -> list[LogDir]:
     return opened
 
 
+def forget_new(log_dirs: list[LogDir]) -> None:
+    """A start failed before anybody heard of these folders: what was empty is empty again, and another broker may have it."""
+    for log_dir in log_dirs:
+        if log_dir.was_empty and not any(path.is_dir() for path in log_dir.folder.iterdir()):
+            for path in log_dir.folder.iterdir():
+                path.unlink()
+
+
 def log_defaults(config: BrokerConfig) -> LogConfig:
     """What a topic's log obeys where the topic itself says nothing."""
     return LogConfig(

@@ -20,7 +20,7 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.control_loop import ControllerPolicy
 from ottla.broker.controller_client import controlled_shutdown, report_failed_replicas
-from ottla.broker.data_folders import log_defaults, open_log_dirs
+from ottla.broker.data_folders import forget_new, log_defaults, open_log_dirs
 from ottla.broker.data_loop import DataLoop
 from ottla.broker.data_trust import DataTrust
 from ottla.broker.gauges import Gauges
@@ -80,6 +80,8 @@ class Node:
         self.ports: dict[str, int] = {}
         """Where it listens, by listener."""
         self.admin_port = 0
+        self._log_dirs: list[LogDir] = []
+        self._member: MembershipLoop | None = None
 
     async def start(self) -> None:
         """Start everything; whatever was started is stopped again if something fails."""
@@ -87,7 +89,9 @@ class Node:
         try:
             await self._start()
         except BaseException:
+            new = self._log_dirs if self._member is None or not self._member.registered else []
             await self._parts.aclose()
+            forget_new(new)
             raise
         gc.collect()
         gc.freeze()  # what was built by now stays for good: the collector need not look at it again
@@ -109,7 +113,8 @@ class Node:
         identity = await self._identity(session)
         view = ClusterView(identity.cluster_id)
         storage = await self._open_storage(identity.cluster_id)
-        membership = self._membership(session, identity, view, storage)
+        self._log_dirs = storage.log_dirs
+        membership = self._member = self._membership(session, identity, view, storage)
         replication = self._start_replication(session, membership, view, storage)
         groups = self._start_groups(session, membership, view, replication.purgatories)
         parts = Parts(session, membership, view, storage, replication, groups, self._metrics)

@@ -9,9 +9,9 @@ import typer
 from ottla.cli.connection import CLIENT_ID, open_admin
 from ottla.cli.errors import NotFound
 from ottla.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_S, Bootstrap, Timeout
-from ottla.cli.output import flush, write
+from ottla.cli.output import flush, note, write
 from ottla.cli.records import VERBS_HELP, record_printer
-from ottla.cli.start_offsets import parse_start, start_offsets
+from ottla.cli.start_offsets import Origin, Start, parse_start, parse_starts, start_offsets
 from ottla.cli.topic import not_found
 from ottla.wire.errors import ConfigError, UnknownTopicOrPartition
 from ottla.wire.names import TopicPartition
@@ -28,7 +28,10 @@ def consume(
     offset: Annotated[
         str,
         typer.Option(
-            "-o", "--offset", metavar="START", help="Where to begin: earliest, latest, OFFSET, -N (the last N) or @MS."
+            "-o",
+            "--offset",
+            metavar="START",
+            help="Where to begin: earliest, latest, OFFSET, -N (the last N), @TIME (ms, ISO or -15m), or PARTITION:OFFSET,...",
         ),
     ] = "",
     group: Annotated[
@@ -36,7 +39,13 @@ def consume(
         typer.Option("-g", "--group", help="Read as a member of this group: its share, from where it committed."),
     ] = None,
     count: Annotated[int | None, typer.Option("-n", "--count", min=0, help="End after so many records.")] = None,
-    partition: Annotated[int | None, typer.Option("-p", "--partition", min=0, help="Read this partition only.")] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option("-p", "--partition", min=0, help="Read this partition only; may come again.")
+    ] = None,
+    until: Annotated[
+        str,
+        typer.Option("-u", "--until", metavar="END", help="End there, as -o names places; what is at END is not read."),
+    ] = "",
     record_format: Annotated[
         str, typer.Option("-f", "--format", metavar="FORMAT", help=f"How to print a record: json, or {VERBS_HELP}.")
     ] = "%v\\n",
@@ -46,13 +55,18 @@ def consume(
 ) -> None:
     """Read records and print each; goes on until Ctrl-C unless told when to end."""
     printer = record_printer(record_format)
+    if until and group is not None:
+        raise ConfigError("-u and -g exclude each other", hint="-e ends a member when it has nothing more to read")
     if group is not None:
         _consume_as_member(
             group, topics, offset, printer, count, partition, bootstrap, timeout, exit_at_end=exit_at_end
         )
         return
-    start = parse_start(offset or "earliest")
-    places = _find_partitions(topics, partition, bootstrap, timeout)
+    start, single = parse_starts(offset or "earliest")
+    end = parse_start(until, "-u") if until else Start(Origin.LATEST)
+    if single and partition:
+        raise ConfigError("-p and -o PARTITION:OFFSET exclude each other")
+    places = _find_partitions(topics, partition or sorted(single), bootstrap, timeout)
     if count == 0:
         return
     from ottla.client import Consumer
@@ -60,14 +74,27 @@ def consume(
     with Consumer(bootstrap_servers=bootstrap, client_id=CLIENT_ID) as consumer:
         earliest = consumer.beginning_offsets(places, timeout=timeout)
         latest = consumer.end_offsets(places, timeout=timeout)
-        begin = start_offsets(consumer, start, earliest, latest, timeout)
+        wanted = start or {where: single[where.partition] for where in places}
+        begin = start_offsets(consumer, wanted, earliest, latest, timeout)
+        ends = start_offsets(consumer, end, earliest, latest, timeout)
         for where, first in begin.items():
             consumer.seek(where.topic, where.partition, first)
         consumer.assign(places)
-        batches = _until_end(consumer, begin, latest) if exit_at_end else _for_ever(consumer)
-        for taken in _first(batches, count):
+        batches = _until_end(consumer, begin, ends) if exit_at_end or until else _for_ever(consumer)
+        _print(_first(batches, count), printer)
+
+
+def _print(batches: "Iterator[list[Record]]", printer: "Callable[[Record], bytes]") -> None:
+    """Print them all; who is interrupted by a person tells how many there were."""
+    printed = 0
+    try:
+        for taken in batches:
             write(b"".join(map(printer, taken)))
             flush()
+            printed += len(taken)
+    except KeyboardInterrupt:
+        note(f"interrupted: read {printed} record{'' if printed == 1 else 's'}")
+        raise
 
 
 def _first(batches: "Iterator[list[Record]]", count: int | None) -> "Iterator[list[Record]]":
@@ -87,18 +114,18 @@ def _consume_as_member(
     offset: str,
     printer: "Callable[[Record], bytes]",
     count: int | None,
-    partition: int | None,
+    partition: list[int] | None,
     bootstrap: str,
     timeout: float,
     *,
     exit_at_end: bool,
 ) -> None:
     """What was printed is committed; whoever begins in a group where nothing was committed begins at ``offset``."""
-    if partition is not None:
+    if partition:
         raise ConfigError("-p and -g exclude each other", hint="a group says which partitions its members read")
     if offset not in ("", "earliest", "latest"):
         raise ConfigError(f"-o {offset} in a group", hint="earliest or latest; `ottla group reset` moves a group")
-    _find_partitions(topics, None, bootstrap, timeout)
+    _find_partitions(topics, [], bootstrap, timeout)
     from ottla.client import Consumer
 
     with Consumer(
@@ -131,9 +158,7 @@ def _until_idle(consumer: "Consumer", timeout_s: float) -> "Iterator[list[Record
                 return
 
 
-def _find_partitions(
-    topics: list[str], partition: int | None, bootstrap: str, timeout_s: float
-) -> "list[TopicPartition]":
+def _find_partitions(topics: list[str], wanted: list[int], bootstrap: str, timeout_s: float) -> "list[TopicPartition]":
     places = []
     with open_admin(bootstrap, timeout_s) as admin:
         for name in dict.fromkeys(topics):
@@ -141,9 +166,9 @@ def _find_partitions(
                 known = [p.partition for p in admin.describe_topic(name, timeout=timeout_s).partitions]
             except UnknownTopicOrPartition as error:
                 raise not_found(name, admin.list_topics(timeout=timeout_s)) from error
-            if partition is not None and partition not in known:
-                raise NotFound(f"topic {name} has no partition {partition}", hint=f"it has 0 to {len(known) - 1}")
-            places += [TopicPartition(name, number) for number in known if partition in (None, number)]
+            for missing in set(wanted) - set(known):
+                raise NotFound(f"topic {name} has no partition {missing}", hint=f"it has 0 to {len(known) - 1}")
+            places += [TopicPartition(name, number) for number in known if not wanted or number in wanted]
     return places
 
 

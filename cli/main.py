@@ -17,15 +17,18 @@ from ottla.cli.output import OutputClosed, abandon_output, flush
 app = typer.Typer(
     name="ottla",
     help="The little Kafka: start a cluster, write to it, read from it, look into it.",
-    epilog="Start with `ottla up`. The cluster is found by -b/--bootstrap or OTTLA_BOOTSTRAP.",
+    epilog="Start with `ottla up`. The cluster is found by -b/--bootstrap or OTTLA_BOOTSTRAP. Exit codes: 0 done, 1 failed, "
+    "2 wrong options, 3 timed out, 4 not found, 130 interrupted.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("up")(up.up)
 app.command("down")(up.down)
+app.command("start")(up.start)
+app.command("stop")(up.stop)
 app.command("status")(up.status)
 app.command("broker")(broker.broker)
 app.add_typer(zookeeper.app, name="zookeeper")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 RecordPrinter = Callable[["Record"], bytes]
 
 _ESCAPES = {"\\n": b"\n", "\\t": b"\t", "\\r": b"\r", "\\0": b"\0", "\\\\": b"\\"}
-_PIECES = re.compile(r"%.|\\.|[^%\\]+|.", re.DOTALL)
+_PIECES = re.compile(r"%.|\\x[0-9a-fA-F]{2}|\\.|[^%\\]+|.", re.DOTALL)
 
 _VERBS: dict[str, RecordPrinter] = {
     "%t": lambda record: record.topic.encode(),
@@ -53,7 +53,18 @@ def _piece(piece: str, whole: str) -> bytes | RecordPrinter:
         if piece not in _VERBS:
             raise ConfigError(f"-f {whole!r} has {piece!r}", hint=f"known are {VERBS_HELP}, %%, or the word json")
         return _VERBS[piece]
+    return _escaped(piece)
+
+
+def _escaped(piece: str) -> bytes:
+    if len(piece) == 4 and piece.startswith("\\x"):
+        return bytes.fromhex(piece[2:])
     return _ESCAPES.get(piece) or piece.encode()
+
+
+def unescape(text: str) -> bytes:
+    """Text with \\n, \\t, \\r, \\0 and \\xNN as the bytes that they stand for."""
+    return b"".join(_escaped(piece) for piece in re.findall(r"\\x[0-9a-fA-F]{2}|\\.|[^\\]+|.", text, re.DOTALL))
 
 
 def record_value(record: "Record") -> dict[str, Any]:

@@ -8,7 +8,7 @@ import typer
 from ottla.cli.connection import open_admin
 from ottla.cli.errors import NotFound
 from ottla.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_S, Bootstrap, Format, Timeout, parse_pair
-from ottla.cli.output import Table, note, show, write_line
+from ottla.cli.output import OutputFormat, Table, flush, note, show, write_line
 from ottla.wire.errors import ConfigError, TopicAlreadyExists, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True, rich_markup_mode=None)
 
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="The topics' names.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic's name.")]
 
 
 @app.command()
 def create(
-    name: Name,
+    names: Names,
     partitions: Annotated[int, typer.Option("-p", "--partitions", help="How many partitions.")] = 1,
     replication_factor: Annotated[
         int, typer.Option("-r", "--replication-factor", help="How many brokers hold each partition.")
@@ -34,17 +35,19 @@ def create(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Create a topic."""
+    """Create topics."""
     overrides = dict(parse_pair(text, "-c") for text in config or [])
     with open_admin(bootstrap, timeout) as admin:
-        try:
-            topic_id = admin.create_topic(name, partitions, replication_factor, overrides, timeout=timeout)
-        except TopicAlreadyExists:
-            if not if_not_exists:
-                raise
-            note(f"topic {name} exists")
-        else:
-            write_line(f"created topic {name} with {_count(partitions, 'partition')}, id {topic_id}")
+        for name in dict.fromkeys(names):
+            try:
+                topic_id = admin.create_topic(name, partitions, replication_factor, overrides, timeout=timeout)
+            except TopicAlreadyExists:
+                if not if_not_exists:
+                    raise
+                note(f"topic {name} exists")
+            else:
+                write_line(f"created topic {name} with {_count(partitions, 'partition')}, id {topic_id}")
+                flush()
 
 
 @app.command("list")
@@ -61,17 +64,58 @@ def list_topics(
 
 @app.command()
 def describe(
-    name: Name,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="The topics' names.")] = None,
+    under_replicated: Annotated[
+        bool,
+        typer.Option(
+            "--under-replicated", help="Only partitions without all replicas in sync; of all topics if none is named."
+        ),
+    ] = False,
     output_format: Format = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show a topic's id, settings and partitions."""
+    """Show topics' ids, settings and partitions."""
+    if not names and not under_replicated:
+        raise ConfigError("which topic?", hint="give NAME..., or --under-replicated; `ottla topic list` shows all")
+    topics = _described(names, bootstrap, timeout)
+    if under_replicated:
+        _show_under_replicated(topics, output_format)
+        return
+    tables = [table for topic in topics for table in _tables(topic)]
+    values = [_as_value(topic) for topic in topics]
+    show(tables, values[0] if len(values) == 1 else values, output_format)
+
+
+def _described(names: list[str] | None, bootstrap: str, timeout: float) -> "list[TopicMetadata]":
     with open_admin(bootstrap, timeout) as admin:
-        try:
-            topic = admin.describe_topic(name, timeout=timeout)
-        except UnknownTopicOrPartition as error:
-            raise not_found(name, admin.list_topics(timeout=timeout)) from error
+        if not names:
+            return sorted(admin.describe_cluster(timeout=timeout).topics, key=lambda topic: topic.name)
+        found = []
+        for name in dict.fromkeys(names):
+            try:
+                found.append(admin.describe_topic(name, timeout=timeout))
+            except UnknownTopicOrPartition as error:
+                raise not_found(name, admin.list_topics(timeout=timeout)) from error
+        return found
+
+
+def _show_under_replicated(topics: "list[TopicMetadata]", output_format: OutputFormat | None) -> None:
+    missing = [
+        (topic.name, p) for topic in topics for p in topic.partitions if p.leader < 0 or set(p.replicas) - set(p.isr)
+    ]
+    table = Table(
+        ("Topic", "Partition", "Leader", "Replicas", "Isr"),
+        [(name, p.partition, _leader(p.leader), _ids(p.replicas), _ids(p.isr)) for name, p in missing],
+    )
+    value = [
+        {"topic": name, "partition": p.partition, "leader": p.leader, "replicas": p.replicas, "isr": p.isr}
+        for name, p in missing
+    ]
+    show([table], value, output_format)
+
+
+def _tables(topic: "TopicMetadata") -> list[Table]:
     configs = ",".join(f"{key}={value}" for key, value in sorted(topic.config.items()))
     summary = Table(
         ("Topic", "TopicId", "PartitionCount", "ReplicationFactor", "Configs"),
@@ -81,7 +125,7 @@ def describe(
         ("Partition", "Leader", "Replicas", "Isr"),
         [(p.partition, _leader(p.leader), _ids(p.replicas), _ids(p.isr)) for p in topic.partitions],
     )
-    show([summary, partitions], _as_value(topic), output_format)
+    return [summary, partitions]
 
 
 @app.command()
@@ -115,22 +159,25 @@ def alter(
 
 @app.command()
 def delete(
-    name: Name,
+    names: Names,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Delete a topic with all its records."""
+    """Delete topics with all their records."""
     if not yes:
+        told = ", ".join(names)
         if not sys.stdin.isatty():
-            raise ConfigError(f"deleting topic {name} loses its records", hint="give --yes if that is meant")
-        typer.confirm(f"Delete topic {name} and all its records?", abort=True, err=True)
+            raise ConfigError(f"deleting topic {told} loses its records", hint="give --yes if that is meant")
+        typer.confirm(f"Delete topic {told} and all its records?", abort=True, err=True)
     with open_admin(bootstrap, timeout) as admin:
-        try:
-            admin.delete_topic(name, timeout=timeout)
-        except UnknownTopicOrPartition as error:
-            raise not_found(name, admin.list_topics(timeout=timeout)) from error
-    write_line(f"deleted topic {name}")
+        for name in dict.fromkeys(names):
+            try:
+                admin.delete_topic(name, timeout=timeout)
+            except UnknownTopicOrPartition as error:
+                flush()
+                raise not_found(name, admin.list_topics(timeout=timeout)) from error
+            write_line(f"deleted topic {name}")
 
 
 def not_found(name: str, topics: list[str]) -> NotFound:

@@ -184,10 +184,20 @@ class AwaitedDelivery(Delivery[R]):
 
     def future(self) -> "asyncio.Future[R]":
         """A future for ``asyncio.wait`` and its like; cancelling it only ends the waiting: what is sent is sent."""
-        return asyncio.ensure_future(self._awaited())
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
-    async def _awaited(self) -> R:
-        return await self
+        def settle(_: object) -> None:
+            if future.done():
+                return
+            try:
+                outcome = self._outcome()
+            except OttlaError as error:
+                future.set_exception(error)
+            else:
+                future.set_result(outcome)
+
+        self.add_done_callback(settle)
+        return future
 
     def __await__(self) -> Generator[Any, None, R]:
         for batch in self._batches():

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +63,26 @@ def test_topic_is_created_listed_described_and_deleted(cluster1: LocalCluster) -
     gone = ottla("topic", "describe", name, bootstrap=bootstrap)
     assert gone.returncode == 4
     assert re.fullmatch(rf"error: topic '{name}' does not exist\nhint: .*\n", gone.stderr)
+
+
+def test_several_topics_are_created_described_and_deleted_at_once(cluster1: LocalCluster, topic: str) -> None:
+    names = [f"{topic}-a", f"{topic}-b"]
+    made = ottla("topic", "create", *names, "-p", "2", bootstrap=cluster1.bootstrap)
+    assert [line.split(",")[0] for line in made.stdout.splitlines()] == [
+        f"created topic {name} with 2 partitions" for name in names
+    ]
+    told = ottla("topic", "describe", *names, "--format", "json", bootstrap=cluster1.bootstrap)
+    assert [each["topic"] for each in json.loads(told.stdout)] == names
+    missing = ottla("topic", "delete", names[0], f"{topic}-c", "--yes", bootstrap=cluster1.bootstrap)
+    assert (missing.returncode, missing.stdout) == (4, f"deleted topic {names[0]}\n")
+    gone = ottla("topic", "delete", names[1], "--yes", bootstrap=cluster1.bootstrap)
+    assert gone.stdout == f"deleted topic {names[1]}\n"
+
+
+def test_under_replicated_partitions_are_none_where_all_is_well(cluster1: LocalCluster, topic: str) -> None:
+    done = ottla("topic", "describe", "--under-replicated", "--format", "json", bootstrap=cluster1.bootstrap)
+    assert (done.returncode, json.loads(done.stdout)) == (0, [])
+    assert ottla("topic", "describe", bootstrap=cluster1.bootstrap).returncode == 2
 
 
 def test_topic_described_as_json_has_all_fields(cluster1: LocalCluster, topic: str) -> None:
@@ -184,6 +205,9 @@ def test_wrong_options_of_produce_end_with_2(cluster1: LocalCluster, topic: str)
         (["-o", "latest", "-e"], ""),
         (["-o", "99", "-e"], ""),
         (["-o", "-99", "-n", "1"], "0"),
+        (["-o", "3", "-u", "6"], "3 4 5"),
+        (["-u", "@1002"], "0 1"),
+        (["-o", "@1970-01-01T00:00:01.008Z", "-e"], "8 9"),
     ],
 )
 def test_reading_begins_and_ends_where_it_is_told(
@@ -209,6 +233,52 @@ def test_records_as_json_are_one_object_per_line(cluster1: LocalCluster, filled:
     }  # fmt: skip
 
 
+def test_partitions_are_read_from_places_of_their_own(cluster1: LocalCluster, filled: str) -> None:
+    done = ottla("consume", filled, "-o", "0:8,1:latest", "-e", bootstrap=cluster1.bootstrap)
+    assert (done.returncode, done.stdout.split()) == (0, ["8", "9"])
+    both = ottla("consume", filled, "-p", "0", "-p", "1", "-e", "-f", "%p", bootstrap=cluster1.bootstrap)
+    assert sorted(both.stdout) == ["0"] * 10 + ["1"]
+
+
+def test_records_printed_as_json_can_be_written_again(cluster1: LocalCluster, filled: str) -> None:
+    printed = ottla("consume", filled, "-e", "-f", "json", bootstrap=cluster1.bootstrap).stdout
+    done = ottla("produce", filled, "-f", "json", bootstrap=cluster1.bootstrap, stdin=printed.encode())
+    assert (done.returncode, done.stderr) == (0, f"wrote 11 records to {filled}\n")
+    again = ottla("consume", filled, "-e", "-f", "json", bootstrap=cluster1.bootstrap).stdout
+
+    def content(text: str) -> list[str]:
+        lines = [json.loads(line) for line in text.splitlines()]
+        return sorted(json.dumps([line[name] for name in ("key", "value", "timestamp", "headers")]) for line in lines)
+
+    assert content(again) == sorted(content(printed) * 2)
+
+
+def test_tombstones_delimiters_and_files_are_written(cluster1: LocalCluster, topic: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"two\nlines\n")
+    for options, stdin in (
+        (("-K", ":", "-Z"), b"gone:\n"),
+        (("-D", ";"), b"a;b\nc"),
+        ((str(tmp_path / "file"),), b""),
+    ):
+        assert ottla("produce", topic, "-p", "0", *options, bootstrap=cluster1.bootstrap, stdin=stdin).returncode == 0
+    found = [(key, value) for _, key, value, _ in read(cluster1, topic, 4)]
+    assert found == [(b"gone", None), (None, b"a"), (None, b"b\nc"), (None, b"two\nlines\n")]
+
+
+def test_errors_tell_the_line_and_what_was_written(cluster1: LocalCluster, topic: str) -> None:
+    failed = ottla("produce", topic, "-K", ":", bootstrap=cluster1.bootstrap, stdin=b"a:1\nb:2\nwrong\n")
+    assert failed.returncode == 2
+    assert "line 3: b'wrong' has no key delimiter" in failed.stderr
+    assert f"2 records were written to {topic}" in failed.stderr
+    small = f"{topic}-small"
+    ottla("topic", "create", small, "-c", "max.message.bytes=1000", bootstrap=cluster1.bootstrap)
+    failed = ottla("produce", small, bootstrap=cluster1.bootstrap, stdin=b"fits\n" + b"x" * 5000 + b"\nfits too\n")
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("error: line 2: ")
+    assert "2 records were written" in failed.stderr
+    assert failed.stderr.count("error") + failed.stderr.count("not delivered") == 1
+
+
 def test_consuming_what_is_not_there_ends_with_4(cluster1: LocalCluster, topic: str) -> None:
     assert ottla("consume", "nowhere-at-all", "-e", bootstrap=cluster1.bootstrap).returncode == 4
     assert ottla("consume", topic, "-p", "7", "-e", bootstrap=cluster1.bootstrap).returncode == 4
@@ -225,7 +295,7 @@ def test_interrupted_consumer_ends_quietly_with_130(cluster1: LocalCluster, fill
         assert consumer.stdout.readline()
         consumer.send_signal(signal.SIGINT)
         _, err = consumer.communicate(timeout=20)
-    assert (consumer.returncode, err) == (130, b"")
+    assert (consumer.returncode, err) == (130, b"interrupted: read 11 records\n")
 
 
 def test_consumer_whose_reader_went_away_ends_quietly(cluster1: LocalCluster, filled: str) -> None:

@@ -155,3 +155,65 @@ def test_help_imports_nothing_heavy() -> None:
         "ottla.local.cluster",
     }
     assert not loaded & heavy
+
+
+# --- one broker of a local cluster -------------------------------------------------------------------------------------------
+
+
+def test_a_broker_of_a_local_cluster_is_stopped_and_started_and_the_folder_deleted(tmp_path: Path) -> None:
+    port, data = free_port_pair(), str(tmp_path / "data")
+    up = ottla("up", "--brokers", "1", "--port", str(port), "--data", data, "--detach", "-o", "message.max.bytes=4321")
+    try:
+        assert up.returncode == 0, up.stderr
+        shown = (tmp_path / "data" / "broker-0" / "server.properties").read_text()
+        assert "message.max.bytes=4321" in shown
+        assert ottla("start", "broker-0", "--data", data).returncode == 2
+        assert ottla("stop", "broker-9", "--data", data).returncode == 4
+        for options in ([], ["--kill"]):
+            stopped = ottla("stop", "broker-0", "--data", data, *options)
+            assert stopped.stdout == "stopped broker-0\n", stopped.stderr
+            assert ottla("status", "--data", data).returncode == 1
+            started = ottla("start", "0", "--data", data)
+            assert started.stdout == f"started broker-0 at 127.0.0.1:{port}\n", started.stderr
+            wait_until(lambda: ottla("status", "--data", data).returncode == 0, 20)
+    finally:
+        down = ottla("down", "--delete", "--data", data)
+    assert down.returncode == 0, down.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_only_the_folder_of_a_local_cluster_is_deleted(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    assert ottla("down", "--delete", "--data", str(tmp_path)).returncode == 4
+    assert (tmp_path / "mine").exists()
+
+
+def test_a_start_that_failed_leaves_no_mark(cluster1: LocalCluster, tmp_path: Path) -> None:
+    port = cluster1.bootstrap.rpartition(":")[2]
+    for mode in ([], ["--detach"]):
+        assert ottla("up", "--brokers", "1", "--port", port, "--data", str(tmp_path / "new"), *mode).returncode == 1
+        assert not (tmp_path / "new").exists()
+    pairs = [f"{key}={value}" for key, value in cluster1.zookeeper_properties.items()]
+    options = [
+        word
+        for pair in ("broker.id=0", f"log.dirs={tmp_path / 'logs'}", "listeners=PLAINTEXT://127.0.0.1:0",
+                     "admin.listener=http://127.0.0.1:0", "zookeeper.session.timeout.ms=1000", *pairs)
+        for word in ("-o", pair)
+    ]  # fmt: skip
+    failed = ottla("broker", *options)  # 0 is taken
+    assert failed.returncode == 1
+    assert "taken" in failed.stderr
+    assert not (tmp_path / "logs").exists() or not any((tmp_path / "logs").iterdir())
+
+
+def test_what_is_no_folder_or_no_text_is_an_error(cluster1: LocalCluster, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"\xff\xfe\x00")
+    binary = ottla("broker", "--config", str(tmp_path / "file"))
+    assert (binary.returncode, "Traceback" in binary.stderr) == (1, False)
+    assert "is no properties file" in binary.stderr
+    pairs = [f"{key}={value}" for key, value in cluster1.zookeeper_properties.items()]
+    for name in ("log.dirs", "log.dir"):  # Kafka's older name too
+        options = [word for pair in ("broker.id=9", f"{name}={tmp_path / 'file'}", *pairs) for word in ("-o", pair)]
+        failed = ottla("broker", *options)
+        assert (failed.returncode, "Traceback" in failed.stderr) == (1, False)
+        assert "cannot be used" in failed.stderr

@@ -36,6 +36,11 @@ def test_a_record_that_cannot_be_stored_is_given_up_in_time_and_it_is_said_why(
     assert why in failed.stderr
 
 
+def test_partitions_that_miss_replicas_are_found(crippled: LocalCluster) -> None:
+    found = ottla("topic", "describe", "--under-replicated", bootstrap=crippled.address(0))
+    assert [line.split("\t")[:2] for line in found.stdout.splitlines()[1:]] == [["alone", "0"], ["both", "0"]]
+
+
 @pytest.mark.parametrize("options", [(), ("--unclean",)])
 @pytest.mark.parametrize("where", ["nowhere:0", "both:7"])
 def test_an_election_of_what_is_not_there_is_an_error(

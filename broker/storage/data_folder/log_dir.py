@@ -52,6 +52,8 @@ class LogDir:
         self._lock = lock
         self._marker = marker
         self._names = FolderNames(folder)
+        self.was_empty = False
+        """Whether nothing at all was in the folder before."""
         self._recovery_points = OffsetCheckpoint(folder / RECOVERY_POINTS)
         self._log_starts = OffsetCheckpoint(folder / LOG_START_OFFSETS)
         self._high_watermarks = OffsetCheckpoint(folder / HIGH_WATERMARKS)
@@ -68,12 +70,14 @@ class LogDir:
     ) -> "LogDir":
         """Lock ``folder`` and open all logs in it, recovering them if the last run did not end cleanly. Slow."""
         folder.mkdir(parents=True, exist_ok=True)
+        was_empty = not any(folder.iterdir())
         lock = FolderLock(folder)
         try:
             fresh = not (folder / FILE_NAME).exists() and not _partition_folders(folder)
             data_uuid = claim_data_folder(folder, broker_id, cluster_id)
             marker = ShutdownMarker(folder, boot_id or current_boot_id(), fresh=fresh)
             log_dir = cls(folder, lock, data_uuid, marker)
+            log_dir.was_empty = was_empty
             log_dir._open_logs(config_for)
         except BaseException:
             lock.release()

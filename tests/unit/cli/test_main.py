@@ -7,7 +7,6 @@ from ottla.cli import main as main_module
 from ottla.cli.errors import FAILED, INTERRUPTED, NOT_FOUND, TIMED_OUT, USAGE, exit_code, report
 from ottla.cli.main import main
 from ottla.cli.output import OutputClosed
-from ottla.cli.produce import split_key
 from ottla.wire.errors import (
     ClientTimeout,
     ConfigError,
@@ -135,13 +134,3 @@ def test_bug_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setattr(main_module, "app", raising(ZeroDivisionError("oops")))
     assert main([]) == FAILED
     assert capsys.readouterr().err == "error: unexpected ZeroDivisionError: oops\n"
-
-
-def test_key_delimiter_splits_at_its_first_place() -> None:
-    assert split_key(b"a:b:c", b":") == (b"a", b"b:c")
-    assert split_key(b":v", b":") == (b"", b"v")
-
-
-def test_line_without_key_delimiter_is_refused() -> None:
-    with pytest.raises(ConfigError):
-        split_key(b"no key here", b":")

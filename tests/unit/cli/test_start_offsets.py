@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.cli.start_offsets import Origin, Start, choose_offset, parse_start
+from ottla.cli.start_offsets import Origin, Start, choose_offset, parse_start, parse_starts, parse_time
 from ottla.wire.errors import ConfigError
 
 
@@ -40,3 +40,22 @@ def test_start_lies_inside_the_log(text: str, expected: int) -> None:
 def test_time_begins_at_its_offset_and_at_the_end_if_all_is_older() -> None:
     assert choose_offset(parse_start("@5"), 10, 20, at_time=13) == 13
     assert choose_offset(parse_start("@5"), 10, 20, at_time=None) == 20
+
+
+def test_times_are_milliseconds_iso_or_relative() -> None:
+    assert parse_time("1700000000000", 0) == 1_700_000_000_000
+    assert parse_time("1970-01-01T00:00:01Z", 0) == 1000
+    assert parse_time("1970-01-01T01:00:00+01:00", 0) == 0
+    assert parse_time("-15m", 1000.0) == 100_000
+    assert parse_time("-2d", 200_000.0) == 27_200_000
+    assert parse_time("yesterday", 0) is None
+    assert parse_start("@1970-01-01T00:00:01Z") == Start(Origin.TIME, 1000)
+
+
+def test_partitions_may_begin_at_different_places() -> None:
+    assert parse_starts("17") == (Start(Origin.OFFSET, 17), {})
+    assert parse_starts("0:17,2:latest") == (None, {0: Start(Origin.OFFSET, 17), 2: Start(Origin.LATEST)})
+    assert parse_starts("@1970-01-01T00:00:01Z") == (Start(Origin.TIME, 1000), {})
+    for wrong in ("0:", "x:1", "0:1,0:2", "0:1,2"):
+        with pytest.raises(ConfigError):
+            parse_starts(wrong)
