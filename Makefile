@@ -19,7 +19,7 @@ setup: $(BUILT)           ## the virtual environment, with everything the projec
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	OTTLA_COMPILE=0 $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[embedded,arrow,dev]'
+	OTTLA_COMPILE=0 $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,arrow,dev]'
 	touch $(READY)
 
 $(BUILT): $(READY) setup.py $(HOT)

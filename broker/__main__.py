@@ -13,6 +13,9 @@ from ottla.wire.errors import OttlaError
 
 logger = logging.getLogger("ottla.broker")
 
+BROKER_NEEDS = ("aiohttp", "kazoo", "prometheus_client")
+"""What `pip install ottla` alone, which is the client, does not bring."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="ottla broker", description="Run one broker until it is told to stop.")
@@ -28,6 +31,12 @@ def main(arguments: list[str] | None = None) -> int:
         if unknown:
             logger.warning("unknown properties ignored: %s", ", ".join(unknown))
         return run(config)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in BROKER_NEEDS:
+            raise
+        print(f"error: a broker needs {error.name}, which is not installed", file=sys.stderr)
+        print("hint: pip install 'ottla[broker]'", file=sys.stderr)
+        return 1
     except OttlaError as error:
         print(f"error: {error}", file=sys.stderr)
         if error.hint:

@@ -29,6 +29,10 @@ BROKEN_PIPE = 141  # 128 + SIGPIPE
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
+BROKER_NEEDS = ("aiohttp", "kazoo", "prometheus_client")
+"""What only brokers and those who look into ZooKeeper need."""
+
+
 class NotFound(OttlaError):
     """What was asked for does not exist."""
 
@@ -72,6 +76,9 @@ def report(error: Exception) -> int:
         return _report_typer(error)
     if isinstance(error, OttlaError):
         message = str(error)
+    elif isinstance(error, ModuleNotFoundError) and error.name in BROKER_NEEDS:
+        show_error(f"this needs {error.name}, which is not installed", "pip install 'ottla[broker]'")
+        return FAILED
     elif isinstance(error, OSError):
         name = f": {error.filename}" if error.filename else ""
         message = f"{error.strerror or error}{name}"

@@ -19,7 +19,7 @@ _NAMED_MAX = 10
 """How many znodes are named; the others are counted."""
 
 app = typer.Typer(
-    help="Run one ZooKeeper server until Ctrl-C (needs Java 17 and `pip install 'ottla[embedded]'`), or see to its rights.",
+    help="Run one ZooKeeper server until Ctrl-C (needs Java 17 and `pip install 'ottla[local]'`), or see to its rights.",
     rich_markup_mode=None,
 )
 

@@ -11,7 +11,8 @@ requirements)
     python3 -c "
 import tomllib
 with open('/build/pyproject.toml', 'rb') as file:
-    print(*tomllib.load(file)['project']['dependencies'], sep='\n')
+    project = tomllib.load(file)['project']
+    print(*project['dependencies'], *project['optional-dependencies']['broker'], sep='\n')
 " >/build/requirements.txt
     ;;
 dependencies)

@@ -1,6 +1,7 @@
 """LocalCluster: ZooKeeper servers and brokers as processes on this machine, to be used, killed and paused."""
 
 import fcntl
+import importlib.util
 import os
 import shutil
 import socket
@@ -165,6 +166,7 @@ class LocalCluster:
             return
         if self._reaper is not None:
             raise LocalClusterError("the cluster is running already")
+        _check_installed()
         if self._ports_given:
             _check_free([port for pair in self._ports for port in pair])
         try:
@@ -312,6 +314,15 @@ def _choose_ports(brokers: int, port: int | None) -> list[tuple[int, int]]:
     if not ADMIN_PORT_DISTANCE < port <= 65536 - brokers or brokers > ADMIN_PORT_DISTANCE:
         raise ConfigError(f"port {port} leaves no room for {brokers} brokers and their admin ports, 1000 below")
     return [(port + i, port + i - ADMIN_PORT_DISTANCE) for i in range(brokers)]
+
+
+def _check_installed() -> None:
+    """What the brokers' processes will need: told here rather than in their logs."""
+    missing = [name for name in ("aiohttp", "kazoo", "prometheus_client") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise LocalClusterError(
+            f"a local cluster needs {', '.join(missing)}, which is not installed", hint="pip install 'ottla[local]'"
+        )
 
 
 def _check_free(ports: list[int]) -> None:

