@@ -40,6 +40,7 @@ class Waiting(Later):
         self.abandoned = False
         self.held_back = False
         self.on_given = None
+        self.on_abandoned = None
         self._purgatory = purgatory
         self.attempt = attempt
         self.give_up = give_up

@@ -27,7 +27,7 @@ class Later:
     A future would do as well, but it costs a turn of the event loop and a dozen calls more: half of an acks=all.
     """
 
-    __slots__ = ("abandoned", "held_back", "on_given", "reply")
+    __slots__ = ("abandoned", "held_back", "on_abandoned", "on_given", "reply")
 
     def __init__(self) -> None:
         self.reply: Reply | None = None
@@ -35,6 +35,8 @@ class Later:
         self.held_back = False
         """It could have been given, but the peer has others to take first: it is to be tried again when it has."""
         self.on_given: Callable[[], None] | None = None
+        self.on_abandoned: Callable[[], None] | None = None
+        """For whoever is to give the answer and is no kind of Later itself. (This class is compiled: others cannot inherit.)"""
 
     @property
     def open(self) -> bool:
@@ -49,6 +51,8 @@ class Later:
 
     def abandon(self) -> None:
         """The peer has gone: nobody wants the answer any more."""
+        if self.open and self.on_abandoned is not None:
+            self.on_abandoned()
         self.abandoned = True
 
     def try_again(self) -> None:

@@ -4,9 +4,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
 from ottla.broker.api.later import while_asked
-from ottla.broker.groups.groups_loop import Coordinated, Groups, GroupWait
+from ottla.broker.groups.groups_loop import Coordinated, Groups
 from ottla.broker.groups.membership import Client
 from ottla.broker.groups.new_groups import NewGroups
 from ottla.broker.purgatory import Purgatory
@@ -61,10 +62,10 @@ class GroupHandlers:
         if self._groups.loaded(request.group_id) is None:
             self._new_groups.count(connection)
         client = Client(incoming.client_id, connection.ip)
-        wait = GroupWait()
+        wait = Later()
 
         def join(one: Coordinated) -> None:
-            wait.waits_in(one.group)
+            wait.on_abandoned = partial(one.group.forget, wait)
             self._groups.apply(one, one.group.join(wait, request, client, time.monotonic()))
 
         return self._with_group(request.group_id, wait, join)
@@ -87,10 +88,10 @@ class GroupHandlers:
         limit = self._groups.limits.metadata_max_bytes
         if any(len(one.assignment) > limit for one in request.assignments):
             raise InvalidRequest(f"an assignment of more than {limit} bytes")
-        wait = GroupWait()
+        wait = Later()
 
         def sync(one: Coordinated) -> None:
-            wait.waits_in(one.group)
+            wait.on_abandoned = partial(one.group.forget, wait)
             self._groups.apply(one, one.group.sync(wait, request, time.monotonic()))
 
         return self._with_group(request.group_id, wait, sync)
@@ -102,7 +103,7 @@ class GroupHandlers:
         at_hand = self._groups.loaded(request.group_id)
         if at_hand is not None:
             return self._heard(at_hand, request)
-        wait = GroupWait()
+        wait = Later()
 
         def heartbeat(one: Coordinated) -> None:
             wait.give(_alive(one.group.heartbeat(*who, time.monotonic())))
@@ -128,7 +129,7 @@ class GroupHandlers:
     def leave(self, incoming: IncomingRequest, connection: Peer) -> Later:
         request = incoming.message
         assert isinstance(request, LeaveGroupRequest)
-        wait = GroupWait()
+        wait = Later()
 
         def leave(one: Coordinated) -> None:
             left, effects = one.group.leave(request.members, time.monotonic())
@@ -138,7 +139,7 @@ class GroupHandlers:
         return self._with_group(request.group_id, wait, leave, make=False)
 
     def _with_group(
-        self, group_id: str, wait: GroupWait, work: Callable[[Coordinated], None], *, make: bool = True
+        self, group_id: str, wait: Later, work: Callable[[Coordinated], None], *, make: bool = True
     ) -> Later:
         """Do it now if the group is at hand, else when it is."""
         at_hand = self._groups.loaded(group_id)

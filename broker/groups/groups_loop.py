@@ -70,24 +70,6 @@ class Coordinated:
         """How many writes of its znode are on their way: its version may be larger by so many than is known."""
 
 
-class GroupWait(Later):
-    """An answer that a member waits for."""
-
-    __slots__ = ("_forget",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._forget: Callable[[], None] | None = None
-
-    def waits_in(self, group: Group) -> None:
-        self._forget = lambda: group.forget(self)
-
-    def abandon(self) -> None:
-        if self.open and self._forget is not None:
-            self._forget()
-        super().abandon()
-
-
 class Groups:
     """Owns a task that forgets groups which nobody has used for long, from ``start`` to ``stop``."""
 

@@ -238,6 +238,10 @@ class Consumer(Generic[K, V]):
         """What the group has committed of these."""
         return self._thread.run(self._twin.committed(partitions, timeout))
 
+    def lag(self, timeout: float = DEFAULT_TIMEOUT_S) -> dict[TopicPartition, int]:
+        """How many records are yet to be given, of each partition that is being read."""
+        return self._twin.behind(self.end_offsets(self.assignment(), timeout))
+
     # --- looking up --------------------------------------------------------------------------------------------------
 
     def beginning_offsets(

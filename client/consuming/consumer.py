@@ -15,6 +15,7 @@ from ottla.client.config import ConsumerConfig, build, require
 from ottla.client.consuming.fetch_loop import FetchLoop
 from ottla.client.consuming.group_reading import GroupReading, Offsets, as_offsets
 from ottla.client.consuming.inbox import Inbox
+from ottla.client.consuming.offset_lookups import OffsetLookups
 from ottla.client.consuming.places import Place, check_topics, place_and_offset, place_of, places_of
 from ottla.client.consuming.subscription import UNKNOWN, Subscription
 from ottla.client.groups.commits import OffsetAndMetadata
@@ -37,7 +38,7 @@ BATCHES_BYTES = 4 * 1024 * 1024
 
 
 @documented(ConsumerConfig)
-class AsyncConsumer(Generic[K, V]):
+class AsyncConsumer(OffsetLookups, Generic[K, V]):
     """Reads records.
 
     async with AsyncConsumer("orders", bootstrap_servers="127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
@@ -328,38 +329,20 @@ class AsyncConsumer(Generic[K, V]):
         found = await self.require_group().member.commits.committed(wanted, timeout)
         return {where: found.get(where) for where in wanted}
 
+    async def lag(self, timeout: float = DEFAULT_TIMEOUT_S) -> dict[TopicPartition, int]:
+        """How many records are yet to be given, of each partition that is being read."""
+        return self.behind(await self.end_offsets(await self.assignment(), timeout))
+
+    def behind(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """From where reading stands to these ends; in the thread that reads."""
+        states = self._subscription.assigned
+        positions = {where: self.inbox.position(states[where]) for where in ends if where in states}
+        return {where: max(0, ends[where] - at) for where, at in positions.items() if at != UNKNOWN}
+
     def require_group(self) -> GroupReading:
         if self.group is None:
             raise ConfigError("this consumer is in no group", hint="give group_id")
         return self.group
-
-    # --- looking up --------------------------------------------------------------------------------------------------
-
-    async def beginning_offsets(
-        self, partitions: Iterable[tuple[str, int]], timeout: float = DEFAULT_TIMEOUT_S
-    ) -> dict[TopicPartition, int]:
-        return {k: v[0] for k, v in (await self._lookup(dict.fromkeys(partitions, EARLIEST), timeout)).items()}
-
-    async def end_offsets(
-        self, partitions: Iterable[tuple[str, int]], timeout: float = DEFAULT_TIMEOUT_S
-    ) -> dict[TopicPartition, int]:
-        return {k: v[0] for k, v in (await self._lookup(dict.fromkeys(partitions, LATEST), timeout)).items()}
-
-    async def offsets_for_times(
-        self, times_ms: Mapping[tuple[str, int], int], timeout: float = DEFAULT_TIMEOUT_S
-    ) -> dict[TopicPartition, tuple[int, int] | None]:
-        """The first offset at or after a time, with its timestamp; None where all records are older."""
-        found = await self._lookup(times_ms, timeout)
-        return {where: pair if pair[0] >= 0 else None for where, pair in found.items()}
-
-    async def _lookup(
-        self, wanted: Mapping[tuple[str, int], int], timeout: float
-    ) -> dict[TopicPartition, tuple[int, int]]:
-        for topic, _ in wanted:
-            await self._cluster.topic(topic, timeout)
-        return await list_offsets(
-            self._cluster, {TopicPartition(*where): time for where, time in wanted.items()}, timeout
-        )
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

@@ -191,6 +191,7 @@ def test_manual_commits_of_a_record_of_offsets_and_of_everything(cluster: LocalC
         while len(records) < 20:
             records += consumer.poll(0.1)
         assert consumer.committed([t0]) == {t0: None}
+        assert consumer.lag()[t0] == 0
         consumer.commit(records[4])  # type: ignore[arg-type]
         assert consumer.committed([t0])[t0].offset == 5  # type: ignore[union-attr]
         consumer.commit({t0: 7})
@@ -198,6 +199,7 @@ def test_manual_commits_of_a_record_of_offsets_and_of_everything(cluster: LocalC
         consumer.commit()
         assert consumer.committed([t0])[t0].offset == 20  # type: ignore[union-attr]
         consumer.seek(topic, 0, 3)
+        assert consumer.lag()[t0] == 17
         assert consumer.poll(5.0)[0].offset == 3
     assert read_znode(cluster, f"/consumers/{group}/offsets/{topic}/0").data == b"20"
 
