@@ -336,7 +336,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
     def behind(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """From where reading stands to these ends; in the thread that reads."""
         states = self._subscription.assigned
-        positions = {where: self.inbox.position(states[where]) for where in ends if where in states}
+        positions = {where: self._inbox.position(states[where]) for where in ends if where in states}
         return {where: max(0, ends[where] - at) for where, at in positions.items() if at != UNKNOWN}
 
     def require_group(self) -> GroupReading:
