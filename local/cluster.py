@@ -321,7 +321,7 @@ def _check_installed() -> None:
     missing = [name for name in ("aiohttp", "kazoo", "prometheus_client") if importlib.util.find_spec(name) is None]
     if missing:
         raise LocalClusterError(
-            f"a local cluster needs {', '.join(missing)}, which is not installed", hint="pip install 'ottla[local]'"
+            f"a local cluster needs {', '.join(missing)} installed", hint="pip install 'ottla[local]'"
         )
 
 

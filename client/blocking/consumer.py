@@ -46,11 +46,11 @@ class Consumer(Generic[K, V]):
         self._data = threading.Event()
         self._twin = self._thread.call(lambda: AsyncConsumer(*topics, **given))
         self._twin.blocking = True
-        self._inbox = self._twin.inbox
+        self._inbox = self._twin._inbox
         self._inbox.on_data = self._data.set
         # Invariant: nothing that runs on the loop thread refers to self, so that a consumer that nobody has is noticed.
         self._inbox.on_room = partial(_call_there, self._thread.loop, self._inbox.on_room)
-        self._patience_s = self._twin.config.consumer_timeout_ms / 1000
+        self._patience_s = self._twin._config.consumer_timeout_ms / 1000
         self._taking = threading.RLock()
         self._in_listener = False
         self._closed = False
@@ -156,7 +156,7 @@ class Consumer(Generic[K, V]):
 
         Without a timeout (None) it waits until one comes.
         """
-        most = self._twin.poll_limit(max_records)
+        most = self._twin._poll_limit(max_records)
         return self._first(lambda: self._inbox.take_records(most), timeout)
 
     def poll_batches(self, timeout: float | None = 0.0) -> list[FetchedBatch]:
@@ -180,7 +180,7 @@ class Consumer(Generic[K, V]):
         while True:
             if self._closed:
                 raise forked_error() if self._thread.lost else ClientClosed("the consumer is closed")
-            self._twin.check_open()
+            self._twin._check_open()
             self._data.clear()
             with self._taking:
                 if self._twin.group is not None:
@@ -192,10 +192,10 @@ class Consumer(Generic[K, V]):
                 break
             refuse_on_loop_thread()
             if not self._closed:
-                with self._twin.waiting():
+                with self._twin._waiting():
                     self._data.wait(min(left, LONG_S))
         if timeout > 0:
-            self._twin.raise_trouble()
+            self._twin._raise_trouble()
         return taken
 
     def _group_polls(self, group: GroupReading) -> None:

@@ -29,10 +29,10 @@ class Producer:
     def __init__(self, **options: Unpack[ProducerOptions]) -> None:
         self._thread = shared_loop_thread()
         self._twin = self._thread.call(lambda: AsyncProducer(**options))
-        self._outbox = self._twin.outbox
-        self._accumulator = self._twin.outbox.accumulator
+        self._outbox = self._twin._outbox
+        self._accumulator = self._twin._outbox.accumulator
         self._send_plain = self._outbox.send_plain
-        self._wake = self._accumulator.on_sealed = self._outbox.on_opened = self._twin.send_loop.wake
+        self._wake = self._accumulator.on_sealed = self._outbox.on_opened = self._twin._send_loop.wake
         self._closed = False
         self._thread.clients.add(self)
 
@@ -138,4 +138,4 @@ class Producer:
         self._accumulator.abandon(why)
 
     def _make_ready(self, topic: str) -> None:
-        self._thread.run(self._twin.ready(topic))
+        self._thread.run(self._twin._ready(topic))

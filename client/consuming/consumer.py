@@ -55,22 +55,22 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         **options: Unpack[ConsumerOptions],
     ) -> None:
         given = {**options, "key_deserializer": key_deserializer, "value_deserializer": value_deserializer}
-        self.config = build(ConsumerConfig, given)
+        self._config = build(ConsumerConfig, given)
         check_topics(topics)
-        self._cluster = Cluster(self.config)
+        self._cluster = Cluster(self._config)
         self._subscription = Subscription(topics)
         self._data = asyncio.Event()
-        self.inbox = Inbox(self.config, on_data=self._data.set)
-        self._fetch_loop = FetchLoop(self.config, self._cluster, self._subscription, self.inbox)
+        self._inbox = Inbox(self._config, on_data=self._data.set)
+        self._fetch_loop = FetchLoop(self._config, self._cluster, self._subscription, self._inbox)
         # Invariant: nothing that runs refers to the consumer itself, so that one that nobody has any more is noticed.
-        self.inbox.on_room = self._fetch_loop.poke
+        self._inbox.on_room = self._fetch_loop.poke
         self.group: GroupReading | None = None
         self.blocking = False
         """Whether a blocking consumer stands in front, in whose thread listeners are called."""
         self._stepping = asyncio.Lock()
         self._in_listener: asyncio.Task[Any] | None = None
-        if self.config.group_id:
-            self.group = GroupReading(self.config, self._cluster, self._subscription, self.inbox, self._fetch_loop)
+        if self._config.group_id:
+            self.group = GroupReading(self._config, self._cluster, self._subscription, self._inbox, self._fetch_loop)
         self._closed = False
         if topics and self.group is not None:
             self.group.subscribe(self._subscription.topics, None, None)
@@ -101,7 +101,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         return f"<AsyncConsumer of {self._reads()}{' (closed)' if self._closed else ''}>"
 
     def _reads(self) -> str:
-        group = f", in group {self.config.group_id}" if self.config.group_id else ""
+        group = f", in group {self._config.group_id}" if self._config.group_id else ""
         reads = ", ".join(map(str, self._subscription.assigned)) or ", ".join(self._subscription.topics)
         return f"{reads or 'nothing yet'} at {self._cluster.servers()}{group}"
 
@@ -193,12 +193,12 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
             return self._assignment_known() if state is None else state.fetch_offset != UNKNOWN
 
         await self._prepared(known, timeout, f"no position of {where}")
-        return self.inbox.position(self._subscription.state(where))
+        return self._inbox.position(self._subscription.state(where))
 
     async def pause(self, *partitions: Place | Iterable[Place]) -> None:
         """Give and fetch nothing more of these until ``resume``."""
         for where in places_of(partitions):
-            self.inbox.position(self._subscription.state(where))
+            self._inbox.position(self._subscription.state(where))
             self._subscription.pause(where)
         self._look_again(start=False)
 
@@ -214,18 +214,18 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
 
         Without a timeout (None) it waits until one comes.
         """
-        most = self.poll_limit(max_records)
-        return await self._first(lambda: self.inbox.take_records(most), timeout) or []
+        most = self._poll_limit(max_records)
+        return await self._first(lambda: self._inbox.take_records(most), timeout) or []
 
     async def poll_batches(self, timeout: float | None = 0.0) -> list[FetchedBatch]:
         """As ``poll``, whole batches with their columns: the fast way for much data."""
-        return await self._first(lambda: self.inbox.take_batches(BATCHES_BYTES), timeout) or []
+        return await self._first(lambda: self._inbox.take_batches(BATCHES_BYTES), timeout) or []
 
     async def __aiter__(self) -> AsyncIterator[Record[K, V]]:
-        patience_s = self.config.consumer_timeout_ms / 1000
+        patience_s = self._config.consumer_timeout_ms / 1000
         while not self._closed:
             try:
-                chunk = await self._first(self.inbox.chunk, patience_s)
+                chunk = await self._first(self._inbox.chunk, patience_s)
             except ClientClosed:
                 return
             if chunk is None:
@@ -238,7 +238,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         timeout = float("inf") if timeout is None else timeout
         deadline = time.monotonic() + timeout
         while True:
-            self.check_open()
+            self._check_open()
             self._data.clear()
             if self.group is not None:
                 await self._group_polls(self.group)
@@ -249,18 +249,18 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
                 break
             try:
                 async with asyncio.timeout(min(left, LONG_S)):
-                    with self.waiting():
+                    with self._waiting():
                         await self._data.wait()
             except TimeoutError:
                 pass
         if timeout > 0:
-            self.raise_trouble()
+            self._raise_trouble()
         else:
             await asyncio.sleep(0)  # a loop that only ever looks must not keep records from coming
         return taken
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
+    def _waiting(self) -> Iterator[None]:
         """Whoever waits for records polls, however long it waits."""
         if self.group is None:
             yield
@@ -293,21 +293,21 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         if offsets := group.due_offsets():
             group.commit_soon(offsets)
 
-    def poll_limit(self, max_records: int | None) -> int:
+    def _poll_limit(self, max_records: int | None) -> int:
         if max_records is None:
-            return self.config.max_poll_records
+            return self._config.max_poll_records
         require(max_records > 0, "max_records", max_records, "1 or more")
         return max_records
 
-    def check_open(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise ClientClosed("the consumer is closed")
         if not self._fetch_loop.started:
             raise ConfigError("the consumer was given nothing to read", hint="name topics, subscribe() or assign()")
 
-    def raise_trouble(self) -> None:
+    def _raise_trouble(self) -> None:
         """Nothing came in time: if there is nothing that could be read, say why."""
-        trouble = self.inbox.trouble or (self.group.trouble if self.group is not None else None)
+        trouble = self._inbox.trouble or (self.group.trouble if self.group is not None else None)
         if trouble is not None and not self._subscription.readable:
             raise type(trouble)(
                 self._cluster.with_tried(str(trouble)), topic=trouble.topic, partition=trouble.partition
@@ -338,7 +338,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
     def behind(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """From where reading stands to these ends; in the thread that reads."""
         states = self._subscription.assigned
-        positions = {where: self.inbox.position(states[where]) for where in ends if where in states}
+        positions = {where: self._inbox.position(states[where]) for where in ends if where in states}
         return {where: max(0, ends[where] - at) for where, at in positions.items() if at != UNKNOWN}
 
     def require_group(self) -> GroupReading:
@@ -350,8 +350,8 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
 
     def _look_again(self, *, start: bool = True) -> None:
         """What to read, or from where, is not what it was: what was at hand and what was wrong may be so no more."""
-        self.inbox.trouble = None
-        self.inbox.drop_stale()
+        self._inbox.trouble = None
+        self._inbox.drop_stale()
         if start:
             self._fetch_loop.start()
         else:
@@ -361,14 +361,14 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         return self._subscription.by_hand or bool(self._subscription.assigned)
 
     async def _prepared(self, enough: Callable[[], bool], timeout: float, what: str) -> None:
-        self.check_open()
+        self._check_open()
         try:
             async with asyncio.timeout(timeout) as timer:
                 await self._fetch_loop.prepared(enough)
         except TimeoutError:
             if not timer.expired():
                 raise
-            self.raise_trouble()
+            self._raise_trouble()
             raise ClientTimeout(self._cluster.with_tried(f"{what} within {timeout:g} s")) from None
 
     async def _seek_all(self, to: int, partitions: list[TopicPartition], timeout: float) -> None:

@@ -38,9 +38,9 @@ class AsyncProducer:
     def __init__(self, **options: Unpack[ProducerOptions]) -> None:
         self._config = build(ProducerConfig, options)
         self._cluster = Cluster(self._config)
-        self.outbox = Outbox(self._config, self._cluster)
-        self.send_loop = SendLoop(self._config, self._cluster, self.outbox.accumulator)
-        self.outbox.accumulator.on_sealed = self.send_loop.wake_here
+        self._outbox = Outbox(self._config, self._cluster)
+        self._send_loop = SendLoop(self._config, self._cluster, self._outbox.accumulator)
+        self._outbox.accumulator.on_sealed = self._send_loop.wake_here
         self._turns = 0
         self._failures_told = 0
         self._all_closed = asyncio.Event()
@@ -56,7 +56,7 @@ class AsyncProducer:
 
     def __del__(self) -> None:
         if not self._closed:
-            self.send_loop.abandon()  # which takes no lock here: whoever holds one may collect garbage
+            self._send_loop.abandon()  # which takes no lock here: whoever holds one may collect garbage
             warnings.warn("an AsyncProducer that nobody has any more was not closed", ResourceWarning, 2, source=self)
 
     async def __aenter__(self) -> "AsyncProducer":
@@ -88,10 +88,10 @@ class AsyncProducer:
 
         ``on_delivery(error, metadata)`` is called when it is delivered (error is None) or has failed.
         """
-        await self.ready(topic)
-        batch, index = self.outbox.add(topic, value, key, headers, partition, timestamp_ms)
+        await self._ready(topic)
+        batch, index = self._outbox.add(topic, value, key, headers, partition, timestamp_ms)
         if index == 0:
-            self.send_loop.wake_here()
+            self._send_loop.wake_here()
         if on_delivery is not None:
             batch.when_done(partial(tell_one, batch, index, on_delivery))
         return AsyncRecordDelivery(batch, index)
@@ -106,9 +106,9 @@ class AsyncProducer:
         timestamp_ms: int | None = None,
     ) -> AsyncManyDelivery:
         """Queue a list of values at once: many times faster than one by one."""
-        await self.ready(topic)
-        count, pieces = self.outbox.add_many(topic, values, keys, partition, timestamp_ms)
-        self.send_loop.wake_here()
+        await self._ready(topic)
+        count, pieces = self._outbox.add_many(topic, values, keys, partition, timestamp_ms)
+        self._send_loop.wake_here()
         return AsyncManyDelivery(count, pieces)
 
     async def send_and_wait(self, topic: str, value: Any, **how: Any) -> RecordMetadata:
@@ -119,12 +119,12 @@ class AsyncProducer:
         """Wait until everything sent so far is delivered or has failed; gives how many have failed since the last flush."""
         try:
             async with asyncio.timeout(timeout):
-                await self.send_loop.flush()
+                await self._send_loop.flush()
         except TimeoutError:
             text = f"not everything was delivered within {timeout:g} s"
-            raise ClientTimeout(self.send_loop.with_last_error(text)) from None
-        self.send_loop.tell_failures()
-        failed = self.send_loop.failed_records
+            raise ClientTimeout(self._send_loop.with_last_error(text)) from None
+        self._send_loop.tell_failures()
+        failed = self._send_loop.failed_records
         self._failures_told, before = failed, self._failures_told
         return failed - before
 
@@ -143,10 +143,10 @@ class AsyncProducer:
             await self.flush(timeout)
         finally:
             try:
-                self.send_loop.stop()
+                self._send_loop.stop()
                 await self._cluster.close()
             finally:
-                self.send_loop.tell_failures()
+                self._send_loop.tell_failures()
                 self._all_closed.set()
 
     async def _wait_closed(self, timeout: float | None) -> None:
@@ -156,25 +156,25 @@ class AsyncProducer:
                 await self._all_closed.wait()
         except TimeoutError:
             text = f"not everything was delivered within {timeout:g} s"
-            raise ClientTimeout(self.send_loop.with_last_error(text)) from None
+            raise ClientTimeout(self._send_loop.with_last_error(text)) from None
 
-    async def ready(self, topic: str) -> None:
+    async def _ready(self, topic: str) -> None:
         """Wait until the topic is known and there is room for a record."""
         if self._closed:
             raise ClientClosed("the producer is closed")
-        if not self.outbox.knows(topic):
+        if not self._outbox.knows(topic):
             await self._cluster.topic(plain_name(topic), self._config.max_block_ms / 1000)
         self._turns += 1
         if self._turns >= FAIR_SHARE:
             self._turns = 0
             await asyncio.sleep(0)
-        if self.outbox.accumulator.full:
+        if self._outbox.accumulator.full:
             try:
                 async with asyncio.timeout(self._config.max_block_ms / 1000):
-                    await self.send_loop.wait_for_room()
+                    await self._send_loop.wait_for_room()
             except TimeoutError:
                 text = f"no room to send for {self._config.max_block_ms / 1000:g} s"
-                raise ClientTimeout(self.send_loop.with_last_error(text), topic=topic) from None
+                raise ClientTimeout(self._send_loop.with_last_error(text), topic=topic) from None
 
 
 def plain_name(topic: object) -> str:
