@@ -81,7 +81,12 @@ class GroupOffsetHandlers:
         def fill(write: GroupWrite) -> None:
             for part in good:
                 where = TopicPartition(part.topic, part.partition)
-                write.commit(where, Committed(part.offset, CommitZnode(part.leader_epoch, part.metadata)))
+                write.commit(
+                    where,
+                    Committed(
+                        part.offset, CommitZnode(part.leader_epoch, part.metadata, self._view.topic_id_of(part.topic))
+                    ),
+                )
 
         if good:
             await self._written(coordinated, fill)
@@ -139,8 +144,13 @@ class GroupOffsetHandlers:
             else sorted(offsets)
         )
         return OffsetFetchGroupResult(
-            0, "", group.group_id, tuple(_told(where, offsets.get(where)) for where in wanted)
+            0, "", group.group_id, tuple(_told(where, self._valid(where, offsets.get(where))) for where in wanted)
         )
+
+    def _valid(self, where: TopicPartition, committed: Committed | None) -> Committed | None:
+        """What was committed, unless it was of an earlier topic of that name: whoever went on there would skip records."""
+        known, meant = self._view.topic_id_of(where.topic), committed.commit.topic_id if committed is not None else ""
+        return None if known and meant and known != meant else committed
 
     async def _check_still_mine(self, coordinated: Coordinated) -> None:
         """What is at hand is what stands in ZooKeeper only as long as nobody else may write there."""

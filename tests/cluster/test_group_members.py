@@ -261,3 +261,17 @@ def test_group_that_cannot_be_read_does_not_keep_others_from_being_listed(
         assert group in [each.group_id for each in listed.groups]
     finally:
         one.close()
+
+
+def test_topic_that_was_made_anew_is_read_from_its_beginning(cluster: LocalCluster, group: str, topic: str) -> None:
+    fill(cluster, topic, 10)
+    with make_consumer(cluster, group) as consumer:
+        consumer.subscribe([topic])
+        read(consumer, lambda found: len(found) == 10)
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.delete_topic(topic)
+        admin.create_topic(topic, partitions=2)
+    fill(cluster, topic, 20)
+    with make_consumer(cluster, group) as consumer:
+        consumer.subscribe([topic])
+        assert read(consumer, lambda found: bool(found) and found[-1] == 19) == list(range(20))

@@ -4,7 +4,7 @@
     /consumers/<group>/ids/<member>                 a member, for people and old tools
     /consumers/<group>/owners/<topic>/<partition>   the member that has the partition
     /consumers/<group>/offsets/<topic>/<partition>  the next offset to be read, in decimal digits
-    /consumers/<group>/commits/<topic>/<partition>  what else was committed with it: leader epoch and metadata, if any
+    /consumers/<group>/commits/<topic>/<partition>  what else was committed with it: topic id, leader epoch, metadata
 
 A group id, or a member's, may have letters that no znode's name can have: those are written as %XX.
 """
@@ -196,6 +196,8 @@ class CommitZnode:
 
     leader_epoch: int = NO_EPOCH
     metadata: str = ""
+    topic_id: str = ""
+    """Of which topic the offset is: another one may get the same name."""
 
     @staticmethod
     def parent(group: str) -> str:
@@ -210,9 +212,16 @@ class CommitZnode:
         return f"{cls.topic_path(group, topic)}/{partition}"
 
     def encode(self) -> bytes:
-        return encode_json({"version": 1, "leader_epoch": self.leader_epoch, "metadata": self.metadata})
+        return encode_json(
+            {
+                "version": 1,
+                "leader_epoch": self.leader_epoch,
+                "metadata": self.metadata,
+                **({"topic_id": self.topic_id} if self.topic_id else {}),
+            }
+        )
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> "CommitZnode":
         fields = Fields(path, data)
-        return cls(fields.number("leader_epoch", NO_EPOCH), fields.text("metadata", ""))
+        return cls(fields.number("leader_epoch", NO_EPOCH), fields.text("metadata", ""), fields.text("topic_id", ""))
