@@ -9,7 +9,15 @@ from ottla.wire.names import TopicPartition, check_topic_name
 from ottla.zk.errors import NodeExists, NoNode, NotEmpty
 from ottla.zk.operations import Create, Delete, Operation, SetData
 from ottla.zk.session.session import ZkSession
-from ottla.zk.znodes.consumers import PARENT, CommitZnode, GroupZnode, MemberZnode, OffsetZnode, OwnerZnode
+from ottla.zk.znodes.consumers import (
+    PARENT,
+    CommitZnode,
+    GroupZnode,
+    MemberZnode,
+    OffsetZnode,
+    OwnerZnode,
+    name_in_path,
+)
 from ottla.zk.znodes.json_fields import MalformedZnode, decimal
 
 ANY_VERSION = -1
@@ -40,6 +48,8 @@ class LoadedGroup:
     """and all znodes that have others below them."""
     commits: set[TopicPartition] = field(default_factory=set)
     """Where a CommitZnode stands."""
+    unreadable: set[TopicPartition] = field(default_factory=set)
+    """Where an offset stands that is none: as if nothing had been committed."""
 
 
 async def load_group(session: ZkSession, group: str, *, make: bool = True) -> LoadedGroup | None:
@@ -63,7 +73,9 @@ async def load_group(session: ZkSession, group: str, *, make: bool = True) -> Lo
 
 async def _load_members(session: ZkSession, loaded: LoadedGroup) -> None:
     names = await _children(session, MemberZnode.parent(loaded.group), loaded)
-    loaded.members = {GroupZnode.group_of(name) for name in names}
+    loaded.members = {
+        member for name in names if name_in_path(member := GroupZnode.group_of(name)) == name
+    }  # others were written by hand
 
 
 async def _load_owners(session: ZkSession, loaded: LoadedGroup) -> None:
@@ -81,7 +93,8 @@ async def _load_offsets(session: ZkSession, loaded: LoadedGroup) -> None:
             offset = decimal(path, data.decode(errors="replace").strip())
             commit = CommitZnode.decode(path, commits[where]) if where in commits else CommitZnode()
         except MalformedZnode:
-            continue  # written by hand: as if nothing had been committed
+            loaded.unreadable.add(where)  # written by hand
+            continue
         loaded.offsets[where] = Committed(offset, commit)
 
 
@@ -157,14 +170,15 @@ class GroupWrite:
         self._owners: dict[TopicPartition, str] | None = None
         self._members: set[str] | None = None
         self._commits: set[TopicPartition] = set()
+        self._forgotten: set[TopicPartition] = set()
         self.operations: list[Operation] = []
 
     def commit(self, where: TopicPartition, committed: Committed) -> None:
         known = self._offsets.get(where, self._loaded.offsets.get(where))
         path = OffsetZnode.path(self._group, *where)
         data = OffsetZnode.encode(committed.offset)
-        if known is not None:
-            if known.offset != committed.offset:
+        if known is not None or (where in self._loaded.unreadable and where not in self._offsets):
+            if known is None or known.offset != committed.offset:
                 self.operations.append(SetData(path, data, ANY_VERSION))
         else:
             self._make_folders(OffsetZnode.parent(self._group), OffsetZnode.topic_path(self._group, where.topic))
@@ -174,7 +188,7 @@ class GroupWrite:
 
     def _commit_details(self, where: TopicPartition, commit: CommitZnode, known: Committed | None) -> None:
         path = CommitZnode.path(self._group, *where)
-        if where in self._loaded.commits or where in self._commits:
+        if where in self._commits or (where in self._loaded.commits and where not in self._forgotten):
             if known is None or known.commit != commit:
                 self.operations.append(SetData(path, commit.encode(), ANY_VERSION))
         elif commit != CommitZnode():
@@ -184,10 +198,12 @@ class GroupWrite:
 
     def forget(self, where: TopicPartition) -> None:
         """What was committed of a partition is deleted."""
-        if where in self._loaded.offsets:
+        if self._offsets.get(where, self._loaded.offsets.get(where)) is not None:
             self.operations.append(Delete(OffsetZnode.path(self._group, *where), ANY_VERSION))
-        if where in self._loaded.commits:
+        if where in self._commits or (where in self._loaded.commits and where not in self._forgotten):
             self.operations.append(Delete(CommitZnode.path(self._group, *where), ANY_VERSION))
+        self._commits.discard(where)
+        self._forgotten.add(where)
         self._offsets[where] = None
 
     def own(self, owners: Mapping[TopicPartition, str]) -> None:
@@ -224,11 +240,11 @@ class GroupWrite:
         """It was written."""
         loaded = self._loaded
         loaded.folders |= self._made.keys()
-        loaded.commits |= self._commits
+        loaded.commits = (loaded.commits - self._forgotten) | self._commits
+        loaded.unreadable -= self._offsets.keys()
         for where, committed in self._offsets.items():
             if committed is None:
                 loaded.offsets.pop(where, None)
-                loaded.commits.discard(where)
             else:
                 loaded.offsets[where] = committed
         if self._owners is not None:

@@ -1,13 +1,14 @@
 """Looking after groups: DescribeGroups, ListGroups and DeleteGroups."""
 
 import asyncio
+import logging
 
 from ottla.broker.api.later import later, while_asked
 from ottla.broker.groups.groups_loop import Groups
 from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.dialect import IncomingRequest
-from ottla.wire.errors import InvalidRequest, OttlaError
+from ottla.wire.errors import GroupIdNotFound, InvalidRequest, OttlaError
 from ottla.wire.groups import (
     DeletedGroup,
     DeleteGroupsRequest,
@@ -21,7 +22,11 @@ from ottla.wire.groups import (
     ListGroupsResponse,
 )
 
+logger = logging.getLogger(__name__)
+
 GROUPS_MAX = 1000
+UNREADABLE = "Unknown"
+"""Kafka's name for the state of a group of which nothing can be told."""
 
 
 class GroupAdminHandlers:
@@ -63,7 +68,13 @@ class GroupAdminHandlers:
         async def list_all() -> Reply:
             listed = []
             for name in await self._groups.names():
-                group = (await self._groups.get(name, make=False)).group
+                try:
+                    group = (await self._groups.get(name, make=False)).group
+                except OttlaError as error:
+                    if not request.states and not isinstance(error, GroupIdNotFound):
+                        listed.append(ListedGroup(name, "", UNREADABLE))
+                    logger.info("group cannot be listed group=%s error=%s", name, error)
+                    continue
                 if not request.states or str(group.state) in request.states:
                     listed.append(ListedGroup(name, group.protocol_type, str(group.state)))
             return Reply(ListGroupsResponse(0, "", tuple(listed)))

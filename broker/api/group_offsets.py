@@ -60,7 +60,7 @@ class GroupOffsetHandlers:
         assert isinstance(request, OffsetCommitRequest)
         check_parts(request.parts)
         if self._groups.loaded(request.group_id) is None:
-            self._new_groups.count(connection)
+            self._new_groups.count(connection, request.group_id)
         return later(self._commit(request))
 
     async def _commit(self, request: OffsetCommitRequest) -> Reply:

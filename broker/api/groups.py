@@ -60,11 +60,13 @@ class GroupHandlers:
         assert isinstance(request, JoinGroupRequest)
         self._check_join(request)
         if self._groups.loaded(request.group_id) is None:
-            self._new_groups.count(connection)
+            self._new_groups.count(connection, request.group_id)
         client = Client(incoming.client_id, connection.ip)
         wait = Later()
 
         def join(one: Coordinated) -> None:
+            if wait.abandoned:
+                return  # it has hung up while the group was read
             wait.on_abandoned = partial(one.group.forget, wait)
             self._groups.apply(one, one.group.join(wait, request, client, time.monotonic()))
 

@@ -142,7 +142,12 @@ class Groups:
             task = asyncio.get_running_loop().create_task(self._load(group_id, make), name=f"load group {group_id}")
             self._loading[group_id] = task
             task.add_done_callback(lambda _: self._loading.pop(group_id, None))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except GroupIdNotFound:
+            if not make:
+                raise
+        return await self.get(group_id)  # somebody else only wanted to know whether it exists
 
     async def _load(self, group_id: str, make: bool) -> Coordinated:
         """Read everything, and write that this broker coordinates it: whoever did before can write nothing from then on."""
@@ -269,12 +274,16 @@ class Groups:
     ) -> None:
         """Write offsets, with whatever other groups have to write."""
         record = None
-        if _now_ms() - coordinated.loaded.znode.touched_ms > TOUCH_MS:
-            record = replace(coordinated.group.record(), coordinator=self._broker_id, touched_ms=_now_ms())
-            coordinated.loaded.znode = record
+        known = coordinated.loaded.znode
+        touch_ms = min(TOUCH_MS, self.limits.retention_ms // 4)
+        if not coordinated.writing and _now_ms() - known.touched_ms > touch_ms:
+            # Invariant: what stands, and when. What the group is about to decide is not written by the way.
+            record = replace(known, touched_ms=_now_ms())
 
         def written(error: OttlaError | None) -> None:
             coordinated.writing -= record is not None
+            if error is None and record is not None:
+                coordinated.loaded.znode = record
             if isinstance(error, NotCoordinator):
                 self._give_up(coordinated)
             done(error)
@@ -342,10 +351,13 @@ class Groups:
     async def forget_old(self) -> None:
         """Groups that had no members and committed nothing for offsets.retention.minutes."""
         for name in await self.names():
-            coordinated = await self.get(name, make=False)
-            idle_ms = _now_ms() - coordinated.loaded.znode.touched_ms
-            if coordinated.group.state is GroupState.EMPTY and idle_ms > self.limits.retention_ms:
-                await self.delete(name)
+            try:
+                coordinated = await self.get(name, make=False)
+                idle_ms = _now_ms() - coordinated.loaded.znode.touched_ms
+                if coordinated.group.state is GroupState.EMPTY and idle_ms > self.limits.retention_ms:
+                    await self.delete(name)
+            except OttlaError as error:  # the others are looked at all the same
+                logger.info("group was not looked over group=%s error=%s", name, error)
 
 
 def check_group_id(group_id: str) -> None:

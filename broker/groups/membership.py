@@ -39,6 +39,9 @@ from ottla.zk.znodes.consumers import GroupZnode
 SIMPLE = -1
 """The generation of somebody who commits and is no member."""
 
+AWAY_LOOK_S = 1.0
+"""How often it is looked whether any static member of those that are all away has come back, at most."""
+
 
 class GroupState(StrEnum):
     """Kafka's names."""
@@ -280,7 +283,8 @@ class Group:
             self.members.remove(member)
         joined = [member for member in self.members if member.joining is not None]
         if self.members and not joined:
-            self._until = now + self.members.rebalance_timeout_s()  # static members are away: their places are kept
+            # Static members are away: their places are kept until their sessions end.
+            self._until = now + max(self.members.rebalance_timeout_s(), AWAY_LOOK_S)
             return
         self.generation += 1
         self._not_before = 0.0

@@ -1,6 +1,5 @@
 """How many groups a client brings into being: each costs znodes and memory."""
 
-from collections import Counter
 from collections.abc import Hashable
 
 from ottla.wire.errors import PolicyViolation
@@ -12,13 +11,14 @@ class NewGroups:
     """Counted by connection."""
 
     def __init__(self) -> None:
-        self._counts: Counter[Hashable] = Counter()
+        self._groups: dict[Hashable, set[str]] = {}
 
-    def count(self, connection: Hashable) -> None:
-        """A group that was not at hand is asked for; PolicyViolation if there are too many."""
-        self._counts[connection] += 1
-        if self._counts[connection] > GROUPS_OF_A_CONNECTION:
+    def count(self, connection: Hashable, group_id: str) -> None:
+        """A group that was not at hand is asked for, perhaps not for the first time; PolicyViolation if there are too many."""
+        groups = self._groups.setdefault(connection, set())
+        if group_id not in groups and len(groups) >= GROUPS_OF_A_CONNECTION:
             raise PolicyViolation(f"more than {GROUPS_OF_A_CONNECTION} groups over one connection")
+        groups.add(group_id)
 
     def closed(self, connection: Hashable) -> None:
-        self._counts.pop(connection, None)
+        self._groups.pop(connection, None)

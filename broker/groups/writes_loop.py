@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ottla.wire.errors import NotCoordinator, OttlaError, RequestTimedOut, UnknownServerError
-from ottla.zk.errors import ConnectionLost, MultiFailed, NoNode, SessionExpired, ZkError, ZkUnavailable
+from ottla.wire.errors import InvalidRequest, NotCoordinator, OttlaError, RequestTimedOut, UnknownServerError
+from ottla.zk.errors import ConnectionLost, MultiFailed, NoNode, RequestTooLarge, SessionExpired, ZkError, ZkUnavailable
 from ottla.zk.groups import GroupWrite, LoadedGroup, load_group
 from ottla.zk.operations import Check, Operation, SetData, Stat, request_size
 from ottla.zk.session.session import ZkSession
@@ -24,6 +24,8 @@ MULTI_BYTES = 400_000
 MULTI_OPERATIONS = 2000
 WRITE_TIMEOUT_S = 10.0
 RETRY_S = 0.05
+REFUSALS_MAX = 3
+"""How often what stands below a group's znode is read again because a write did not fit to it."""
 
 
 @dataclass
@@ -36,6 +38,7 @@ class PendingWrite:
     record: GroupZnode | None = None
     """The group's own znode from then on."""
     deadline: float = 0.0
+    refusals: int = 0
 
 
 @dataclass
@@ -64,6 +67,8 @@ class GroupWrites:
         self._task: asyncio.Task[None] | None = None
         self.multis = 0
         """How many were written."""
+        self._alone = 0
+        """How many of the next are written each for itself: together they were too much."""
 
     def put(self, item: PendingWrite) -> None:
         item.deadline = time.monotonic() + WRITE_TIMEOUT_S
@@ -103,7 +108,10 @@ class GroupWrites:
         """As much as fits into one multi, in order; of each group its znode once."""
         parts: dict[int, _Part] = {}
         size = operations = 0
-        while self._queue and size < MULTI_BYTES and operations < MULTI_OPERATIONS:
+        most = MULTI_OPERATIONS
+        if self._alone:
+            self._alone, most = self._alone - 1, 1
+        while self._queue and size < MULTI_BYTES and operations < most:
             item = self._queue[0]
             part = parts.get(id(item.loaded))
             if part is None:
@@ -134,6 +142,12 @@ class GroupWrites:
             await self._unsure(parts, error)
         except SessionExpired:
             self._fail(_items(parts), NotCoordinator("this broker has lost its ZooKeeper session"))
+        except RequestTooLarge as error:
+            if len(_items(parts)) > 1:
+                self._alone = len(_items(parts))
+                self._put_back(parts)
+            else:
+                self._fail(_items(parts), InvalidRequest(f"too much for one write: {error}"))
         except ZkError as error:
             logger.warning("groups were not written error=%s", error)
             self._fail(_items(parts), UnknownServerError(f"ZooKeeper did not take it: {error}"))
@@ -160,7 +174,16 @@ class GroupWrites:
             self.drop(loaded, NotCoordinator(f"another broker coordinates group {loaded.group!r} by now"))
             parts = [part for part in parts if part is not guilty]
         else:
+            for item in guilty.items:
+                item.refusals += 1
             await self._read_again(loaded)
+            hopeless = [item for item in guilty.items if item.refusals > REFUSALS_MAX]
+            if hopeless:  # the others must not wait for it
+                logger.error("group cannot be written group=%s error=%s", loaded.group, failed)
+                guilty.items = [item for item in guilty.items if item.refusals <= REFUSALS_MAX]
+                self._put_back(parts)
+                self._fail(hopeless, UnknownServerError(f"what stands in ZooKeeper is not what is expected: {failed}"))
+                return
         self._put_back(parts)
 
     async def _read_again(self, loaded: LoadedGroup) -> None:
@@ -173,7 +196,7 @@ class GroupWrites:
             return
         if found is not None and found.version == loaded.version:
             loaded.offsets, loaded.owners, loaded.members = found.offsets, found.owners, found.members
-            loaded.folders, loaded.commits = found.folders, found.commits
+            loaded.folders, loaded.commits, loaded.unreadable = found.folders, found.commits, found.unreadable
 
     async def _unsure(self, parts: list[_Part], error: ZkError) -> None:
         """Whether it was written is not known. A group's znode tells, for all; without one, writing again does no harm."""

@@ -75,14 +75,16 @@ class Consumer(Generic[K, V]):
     def close(self) -> None:
         """Stop reading. A member of a group commits what it was given, if it does so by itself, and leaves."""
         group = self._twin.group
-        if group is not None and not self._closed and not self._thread.lost:
-            revoked = group.last_revocation()
-            if revoked is not None:
-                revoked(group.owned())
-        self._closed = True
-        self._data.set()
-        if not self._thread.lost:
-            self._thread.run(self._twin.close())
+        try:
+            if group is not None and not self._closed and not self._thread.lost:
+                revoked = group.last_revocation()
+                if revoked is not None:
+                    revoked(group.owned())
+        finally:  # whatever the listener does
+            self._closed = True
+            self._data.set()
+            if not self._thread.lost:
+                self._thread.run(self._twin.close())
 
     def close_at_exit(self, timeout: float) -> bool:
         self.close()

@@ -108,13 +108,15 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
     async def close(self) -> None:
         """Stop reading. A member of a group commits what it was given, if it does so by itself, and leaves."""
         if not self._closed:
-            await self._hear_of_the_end()
-            self._closed = True
-            self._data.set()
-            if self.group is not None:
-                await self.group.close(self.group.positions())
-            await self._fetch_loop.stop()
-            await self._cluster.close()
+            try:
+                await self._hear_of_the_end()
+            finally:  # whatever the listener does
+                self._closed = True
+                self._data.set()
+                if self.group is not None:
+                    await self.group.close(self.group.positions())
+                await self._fetch_loop.stop()
+                await self._cluster.close()
 
     async def _hear_of_the_end(self) -> None:
         call = self.group.last_revocation() if self.group is not None and not self.blocking else None

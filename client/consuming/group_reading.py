@@ -1,5 +1,6 @@
 """A consumer as a member of a group: what the group does to its partitions, and what it has read of them."""
 
+import asyncio
 import logging
 import re
 import time
@@ -9,12 +10,12 @@ from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig
 from ottla.client.consuming.fetch_loop import FetchLoop
 from ottla.client.consuming.inbox import Inbox
-from ottla.client.consuming.subscription import UNKNOWN, Subscription
+from ottla.client.consuming.subscription import UNKNOWN, Assigned, Subscription
 from ottla.client.groups.commits import OffsetAndMetadata
 from ottla.client.groups.hand_over import Change, Step, Steps
 from ottla.client.groups.member_loop import GroupMember
 from ottla.client.records import Record
-from ottla.wire.errors import ConfigError, IllegalGeneration, OttlaError, RebalanceInProgress
+from ottla.wire.errors import ClientTimeout, ConfigError, IllegalGeneration, OttlaError, RebalanceInProgress
 from ottla.wire.names import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,9 @@ class GroupReading:
         self._shares = False
         self._commit_at = time.monotonic() + config.auto_commit_interval_ms / 1000
         self._committed: dict[TopicPartition, int] = {}
+        self._soon: dict[TopicPartition, OffsetAndMetadata] = {}
+        """What is to be committed without anybody waiting for it."""
+        self._committing = asyncio.Lock()
 
     def subscribe(self, topics: Iterable[str], pattern: "re.Pattern[str] | None", listener: object | None) -> None:
         self.listener = listener
@@ -70,6 +74,7 @@ class GroupReading:
         self._subscription.remove(partitions)
         for where in partitions:
             self._committed.pop(where, None)
+            self._soon.pop(where, None)
         self._fetch_loop.poke()
 
     def hold_up(self, error: OttlaError | None) -> None:
@@ -95,9 +100,9 @@ class GroupReading:
 
     async def finish(self, step: Step) -> None:
         """The reader has done what it must: the group may go on."""
-        if step.change is not Change.ASSIGNED:
+        if step.change is Change.REVOKED:  # what was lost has ended, and some of it may have come back since
             self.end(step.partitions)
-            self._inbox.drop_stale()
+        self._inbox.drop_stale()
         self.steps.taken(step)
 
     def due_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -121,6 +126,8 @@ class GroupReading:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, quietly: bool = False
     ) -> None:
+        for where in offsets:
+            self._soon.pop(where, None)  # this is said later
         try:
             await self._commit(offsets, timeout)
         except OttlaError as error:
@@ -131,17 +138,62 @@ class GroupReading:
         self._committed |= {where: one.offset for where, one in offsets.items() if where in self._subscription.assigned}
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        """Partitions may stay this member's though the group has begun its next generation: then they are committed in that."""
+        """One after the other: one that has to be tried again must not undo what was committed after it.
+
+        Partitions may stay this member's though the group has begun its next generation: then they are committed in that.
+        """
+        deadline = time.monotonic() + timeout
+        states = self._states_of(offsets)
         try:
-            await self.member.commits.commit(offsets, timeout)
-        except (IllegalGeneration, RebalanceInProgress):
-            if not await self.member.settled(timeout) or not offsets.keys() <= self.owned():
-                raise
-            await self.member.commits.commit(offsets, timeout)
+            async with asyncio.timeout(timeout):
+                await self._committing.acquire()
+        except TimeoutError:
+            text = (
+                f"offsets of {self.member.group_id!r} were not committed within {timeout:g} s: others were before them"
+            )
+            raise ClientTimeout(text) from None
+        try:
+            self._check_mine(states)
+            try:
+                await self.member.commits.commit(offsets, max(0.0, deadline - time.monotonic()))
+            except (IllegalGeneration, RebalanceInProgress):
+                left_s = max(0.0, deadline - time.monotonic())
+                if not await self.member.settled(left_s) or states != self._states_of(offsets):
+                    raise
+                await self.member.commits.commit(offsets, max(0.0, deadline - time.monotonic()))
+        finally:
+            self._committing.release()
+
+    def _states_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Assigned | None]:
+        return {where: self._subscription.assigned.get(where) for where in partitions}
+
+    def _check_mine(self, states: Mapping[TopicPartition, Assigned | None]) -> None:
+        """Invariant: a member commits only what it has had ever since it was told to: nobody else has read it meanwhile."""
+        gone = [
+            where
+            for where, state in states.items()
+            if self._shares and (state is None or self._subscription.assigned.get(where) is not state)
+        ]
+        if gone:
+            raise IllegalGeneration(
+                f"{', '.join(map(str, gone[:5]))}: not this member's; nothing was committed",
+                hint="what was read since the last commit will be read again",
+            )
 
     def commit_soon(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Without waiting for it; what fails is told in the log, and tried again the next time."""
-        self.member.soon(self.commit(offsets, self._config.request_timeout_ms / 1000, quietly=True))
+        """Without waiting for it; of several for a partition, the last. What fails is told in the log."""
+        self._soon |= offsets
+        self.member.soon(self._commit_soon)
+
+    async def _commit_soon(self) -> None:
+        while self._soon:
+            offsets = dict(self._soon)
+            gone = [where for where, state in self._states_of(offsets).items() if self._shares and state is None]
+            if gone:
+                logger.warning("Group %s: not this member's any more: %s", self.member.group_id, gone[:5])
+            for where in gone:
+                del self._soon[where], offsets[where]
+            await self.commit(offsets, self._config.request_timeout_ms / 1000, quietly=True)
 
     def last_revocation(self) -> Callable[[set[TopicPartition]], object] | None:
         """What to call before the consumer is closed, if it reads anything and somebody wants to hear of it. Any thread."""
@@ -155,8 +207,10 @@ class GroupReading:
 
     async def close(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit the last of it, and leave."""
+        deadline = time.monotonic() + CLOSE_COMMIT_S
+        await self.member.committed_all(CLOSE_COMMIT_S)
         if self._config.enable_auto_commit and self._shares:
-            await self.commit(offsets, CLOSE_COMMIT_S, quietly=True)
+            await self.commit(offsets, max(0.1, deadline - time.monotonic()), quietly=True)
         await self.member.stop()
 
 

@@ -62,11 +62,12 @@ class Commits:
             for where, one in offsets.items()
         ]
 
+        # Invariant: however often it is tried, it is a commit of this generation. In a later one these partitions may have been
+        # another member's, which has come further.
+        member = self._member
+        request = OffsetCommitRequest(self._group_id, member.generation, member.member_id, member.instance_id, parts)
+
         async def attempt() -> OffsetCommitResponse:
-            member = self._member
-            request = OffsetCommitRequest(
-                self._group_id, member.generation, member.member_id, member.instance_id, parts
-            )
             return await self._coordinator.ask(request, OffsetCommitResponse, ATTEMPT_S)
 
         try:

@@ -61,6 +61,15 @@ class Steps:
         self._wake()
         return step
 
+    def lose(self, partitions: set[TopicPartition]) -> None:
+        """They are gone already: whoever was about to hand some of them over is told that instead."""
+        for step in self._steps:
+            if step.change is Change.REVOKED:
+                step.change = Change.LOST
+                partitions = partitions - step.partitions
+        if partitions:
+            self.put(Change.LOST, partitions)
+
     @property
     def next(self) -> Step | None:
         return self._steps[0] if self._steps else None

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from ottla.client.cluster import Cluster
@@ -119,12 +119,15 @@ class GroupMember:
     def _is_read(self) -> bool:
         return self.polling or time.monotonic() - self.polled_at <= self._config.max_poll_interval_ms / 1000
 
-    def soon(self, commit: Coroutine[Any, Any, None]) -> None:
-        """Commit without waiting for it; on the event loop's thread. One at a time: the next one will have more to say."""
+    def soon(self, commit: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Commit without waiting for it; on the event loop's thread. One at a time: it goes on while there is more."""
         if self._committing is None or self._committing.done():
-            self._committing = asyncio.get_running_loop().create_task(commit)
-        else:
-            commit.close()
+            self._committing = asyncio.get_running_loop().create_task(commit())
+
+    async def committed_all(self, timeout_s: float) -> None:
+        """Wait, at most so long, for what is committed without anybody waiting for it."""
+        if self._committing is not None:
+            await asyncio.wait([self._committing], timeout=timeout_s)
 
     async def stop(self) -> None:
         """Leave the group. A static member stays in it: it is expected back."""
@@ -262,7 +265,7 @@ class GroupMember:
         self.generation = NO_GENERATION
         if owned:
             logger.warning("Group %s: this member has lost its %d partitions: %s", self.group_id, len(owned), why)
-            self._steps.put(Change.LOST, owned)
+        self._steps.lose(owned)
 
     # --- staying ---------------------------------------------------------------------------------------------------------
 

@@ -1,10 +1,14 @@
 """The topics that a member wants: by name, or all that a pattern is found in; and whether they are what they were."""
 
+import logging
 import re
 import time
 from collections.abc import Iterable
 
 from ottla.client.cluster import Cluster
+from ottla.wire.errors import OttlaError
+
+logger = logging.getLogger(__name__)
 
 
 class GroupTopics:
@@ -16,6 +20,7 @@ class GroupTopics:
         self._max_age_s = max_age_s
         self._looked_at = 0.0
         self._pattern: re.Pattern[str] | None = None
+        self._looked_for: set[str] = set()
         self._seen: dict[str, int] = {}
         self.names: list[str] = []
 
@@ -33,15 +38,20 @@ class GroupTopics:
         wanted = set(names)
         self._cluster.watched.update(wanted)
         await self._cluster.refresh()
-        self._seen = self._counts(wanted)
+        self._looked_for, self._seen = wanted, self._counts(wanted)
         return self._seen
 
     async def have_changed(self) -> bool:
-        """Whether there are other topics, or partitions, than when it was looked last."""
+        """Whether there are other topics, or partitions, than when it was looked last. If nobody can be asked: not yet."""
         aged = time.monotonic() - self._looked_at > self._max_age_s
-        if self._pattern is not None and aged and await self._found() != self.names:
-            return True
-        return self._counts(self._seen) != self._seen
+        try:
+            if self._pattern is not None and aged and await self._found() != self.names:
+                return True
+            if len(self._seen) < len(self._looked_for):
+                await self._cluster.refresh()  # those that are missing may be made any moment
+        except OttlaError as error:
+            logger.debug("topics could not be looked for error=%s", error)
+        return self._counts(self._looked_for) != self._seen
 
     async def _found(self) -> list[str]:
         self._looked_at = time.monotonic()

@@ -1,17 +1,26 @@
 """Writes about groups on a live ZooKeeper: many in one multi, none of a coordinator that was replaced, none lost in silence."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from ottla.broker.cluster_view import ClusterView
+from ottla.broker.groups.groups_loop import Coordinated, GroupLimits, Groups
+from ottla.broker.groups.membership import Client
 from ottla.broker.groups.writes_loop import GroupWrites, PendingWrite, _Part
+from ottla.net.reply import Later
 from ottla.wire.errors import NotCoordinator, OttlaError
+from ottla.wire.groups import GroupProtocol, JoinGroupRequest, MemberAssignment, SyncGroupRequest
 from ottla.wire.names import TopicPartition
 from ottla.zk.errors import ConnectionLost
 from ottla.zk.groups import Committed, GroupWrite, LoadedGroup, load_group
 from ottla.zk.membership import ensure_persistent_paths
-from ottla.zk.operations import Check, Operation, OperationResult
+from ottla.zk.operations import Check, Delete, Operation, OperationResult
 from ottla.zk.session.session import ZkSession
 from ottla.zk.znodes.consumers import CommitZnode, GroupZnode
 from tests.conftest import OpenSession
@@ -118,6 +127,141 @@ async def test_znodes_that_others_made_or_deleted_are_read_again(open_session: O
     await session.delete("/consumers/g/offsets/t/0", -1)
     await put(writes, loaded, 2)
     assert await offset_of(session) == 2
+
+
+@pytest.mark.parametrize("path", ["/consumers/g/offsets/t/0", "/consumers/g/commits/t/0"])
+async def test_what_was_written_by_hand_and_is_no_offset_is_written_over(
+    open_session: OpenSession, zk_connect: str, path: str
+) -> None:
+    session = await open_session(zk_connect)
+    await load(session)
+    await session.create("/consumers/g/offsets/t", b"", make_parents=True)
+    await session.create("/consumers/g/commits/t", b"", make_parents=True)
+    await session.create("/consumers/g/offsets/t/0", b"7")
+    await session.create("/consumers/g/commits/t/0", CommitZnode(1, "x").encode())
+    await session.set(path, b"garbage", -1)
+    loaded = await load(session)
+    assert loaded.offsets == {}
+    writes = GroupWrites(session)
+    await asyncio.wait_for(put(writes, loaded, 1), 2)
+    await asyncio.wait_for(put(writes, loaded, 2), 2)
+    assert await offset_of(session) == 2
+
+
+async def test_offsets_are_forgotten_and_committed_in_one_multi(open_session: OpenSession, zk_connect: str) -> None:
+    session = await open_session(zk_connect)
+    loaded = await load(session)
+    writes = GroupWrites(session)
+    await put(writes, loaded, 1)
+    results: list[OttlaError | None] = []
+    for _ in range(2):
+        writes.put(PendingWrite(loaded, lambda write: write.forget(T0), results.append))
+    await asyncio.wait_for(put(writes, loaded, 5), 2)
+    assert (results, writes.multis, await offset_of(session)) == ([None, None], 2, 5)
+    writes.put(PendingWrite(loaded, lambda write: write.forget(T0), results.append))
+    await asyncio.wait_for(put(writes, loaded, 6), 2)
+    assert await offset_of(session) == 6
+    assert (await load(session)).offsets[T0].commit.metadata == "at 6"
+
+
+async def test_what_does_not_fit_to_zookeeper_or_into_a_multi_keeps_nobody_else_from_being_written(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    session = await open_session(zk_connect)
+    groups = [await load(session, name) for name in ("a", "b", "c")]
+    writes = GroupWrites(session)
+    results: list[OttlaError | None] = []
+
+    def too_much(write: GroupWrite) -> None:
+        write.commit(T0, Committed(1, CommitZnode(1, "x" * 1_100_000)))
+
+    def impossible(write: GroupWrite) -> None:
+        write.operations.append(Delete("/consumers/b/nothing", -1))
+
+    good = [put(writes, groups[0], 1)]
+    writes.put(PendingWrite(groups[1], impossible, results.append))
+    good.append(put(writes, groups[2], 1))
+    writes.put(PendingWrite(groups[1], too_much, results.append))
+    good.append(put(writes, groups[0], 2))
+    await asyncio.wait_for(asyncio.gather(*good), 3)
+    await asyncio.wait_for(put(writes, groups[1], 3), 3)
+    assert sorted(type(result).__name__ for result in results) == ["InvalidRequest", "UnknownServerError"]
+
+
+def coordinator(session: ZkSession, **limits: int) -> Groups:
+    view = cast(ClusterView, SimpleNamespace(known=True, brokers={1}))
+    return Groups(session, 1, view, GroupLimits(**limits), lambda: False)
+
+
+def join(groups: Groups, one: Coordinated, instance: str) -> Later:
+    wait = Later()
+    protocols = [GroupProtocol("range", instance.encode())]
+    request = JoinGroupRequest("g", 10_000, 10_000, "", instance, "consumer", protocols)
+    groups.apply(one, one.group.join(wait, request, Client("c", "h"), time.monotonic()))
+    return wait
+
+
+async def commit(groups: Groups, one: Coordinated, offset: int) -> None:
+    written: asyncio.Future[OttlaError | None] = asyncio.get_running_loop().create_future()
+    groups.commit(one, lambda write: write.commit(T0, Committed(offset)), written.set_result)
+    assert await written is None
+
+
+async def test_commit_that_says_that_a_group_is_used_writes_the_generation_that_stands(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    groups = coordinator(session)
+    one = await groups.get("g")
+    first = join(groups, one, "a")
+    await until(lambda: first.reply is not None)
+    member = next(iter(one.group.members)).member_id
+    request = SyncGroupRequest("g", 1, member, "a", "consumer", "range", [MemberAssignment(member, b"all")])
+    groups.apply(one, one.group.sync(Later(), request, time.monotonic()))
+    await until(lambda: not one.writing)
+    join(groups, one, "b")  # waits for the first: nothing is decided yet
+    one.loaded.znode = replace(one.loaded.znode, touched_ms=1)  # long ago
+    await commit(groups, one, 5)
+    found = await load_group(session, "g")
+    assert found is not None
+    assert found.znode.touched_ms > 1
+    assert (found.znode.generation, found.znode.assigned, len(found.znode.members)) == (1, True, 1)
+    await groups.stop()
+
+
+async def test_group_that_commits_is_in_use_however_short_the_retention(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    groups = coordinator(session, retention_ms=2000)
+    one = await groups.get("g")
+    one.loaded.znode = replace(one.loaded.znode, touched_ms=int(time.time() * 1000) - 1900)
+    await commit(groups, one, 5)
+    one.loaded.znode = replace(one.loaded.znode, touched_ms=one.loaded.znode.touched_ms - 1000)  # a second later
+    await groups.forget_old()
+    assert await offset_of(session) == 5
+    await groups.stop()
+
+
+async def test_group_that_cannot_be_read_does_not_keep_others_from_being_forgotten(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    groups = coordinator(session, retention_ms=1000)
+    await session.create("/consumers/a", b"garbage")
+    await session.create("/consumers/z", GroupZnode(touched_ms=1).encode())
+    await groups.forget_old()
+    assert await session.children("/consumers") == ["a"]
+    await groups.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("took_effect", [True, False])

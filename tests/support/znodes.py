@@ -30,6 +30,20 @@ def read_znode(cluster: LocalCluster, path: str) -> Znode:
     return asyncio.run(read())
 
 
+def make_znode(cluster: LocalCluster, path: str, data: bytes) -> None:
+    """As by hand."""
+
+    async def make() -> None:
+        session = ZkSession(cluster.zookeeper, digest=cluster.zookeeper_digest)
+        await session.start(30)
+        try:
+            await session.create(path, data, make_parents=True)
+        finally:
+            await session.close()
+
+    asyncio.run(make())
+
+
 def partition_state(cluster: LocalCluster, topic: str, partition: int = 0) -> VersionedState:
     """A partition's leader, epoch and ISR as ZooKeeper has them."""
 
