@@ -1,7 +1,7 @@
 """The blocking Producer."""
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Unpack, cast
@@ -31,7 +31,8 @@ class Producer:
         self._twin = self._thread.call(lambda: AsyncProducer(**options))
         self._outbox = self._twin._outbox
         self._accumulator = self._twin._outbox.accumulator
-        self._send_plain = self._outbox.send_plain
+        # Replaced when the producer is closed: the way of nearly every record need not look whether it is.
+        self._send_plain: Callable[[str, object], RecordDelivery | None] = self._outbox.send_plain
         self._wake = self._accumulator.on_sealed = self._outbox.on_opened = self._twin._send_loop.wake
         self._closed = False
         self._thread.clients.add(self)
@@ -73,14 +74,7 @@ class Producer:
 
         ``on_delivery(error, metadata)`` is called when it is delivered (error is None) or failed, on the client's thread.
         """
-        if (
-            key is None
-            and headers is None
-            and partition is None
-            and timestamp_ms is None
-            and on_delivery is None
-            and not self._closed
-        ):
+        if key is None and headers is None and partition is None and timestamp_ms is None and on_delivery is None:
             sent = self._send_plain(topic, value)
             if sent is not None:
                 return sent
@@ -120,6 +114,7 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Deliver what is queued, then close. ``timeout`` bounds the delivery; what is left then fails."""
         self._closed = True
+        self._send_plain = _not_plainly
         if not self._thread.lost:  # a forked child has nothing to close: the connections are its parent's
             self._thread.run(self._twin.close(timeout))
 
@@ -135,7 +130,12 @@ class Producer:
 
     def forked(self, why: OttlaError) -> None:
         self._closed = True
+        self._send_plain = _not_plainly
         self._accumulator.abandon(why)
 
     def _make_ready(self, topic: str) -> None:
         self._thread.run(self._twin._ready(topic))
+
+
+def _not_plainly(topic: str, value: object) -> None:
+    """A producer that is closed sends nothing; what it says instead is said elsewhere."""
