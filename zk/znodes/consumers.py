@@ -12,6 +12,7 @@ A group id, or a member's, may have letters that no znode's name can have: those
 import base64
 import binascii
 from dataclasses import dataclass
+from typing import ClassVar
 from urllib.parse import quote, unquote
 
 from ottla.wire.names import NO_EPOCH, check_topic_name
@@ -154,36 +155,35 @@ class MemberZnode:
         )
 
 
-class OwnerZnode:
+class _OfPartition:
+    """/consumers/<group>/<folder>/<topic>/<partition>."""
+
+    __slots__ = ()
+    FOLDER: ClassVar[str]
+
+    @classmethod
+    def parent(cls, group: str) -> str:
+        return f"{GroupZnode.path(group)}/{cls.FOLDER}"
+
+    @classmethod
+    def topic_path(cls, group: str, topic: str) -> str:
+        return f"{cls.parent(group)}/{check_topic_name(topic)}"
+
+    @classmethod
+    def path(cls, group: str, topic: str, partition: int) -> str:
+        return f"{cls.topic_path(group, topic)}/{partition}"
+
+
+class OwnerZnode(_OfPartition):
     """/consumers/<group>/owners/<topic>/<partition>: the id of the member that has the partition."""
 
-    @staticmethod
-    def parent(group: str) -> str:
-        return f"{GroupZnode.path(group)}/owners"
-
-    @classmethod
-    def topic_path(cls, group: str, topic: str) -> str:
-        return f"{cls.parent(group)}/{check_topic_name(topic)}"
-
-    @classmethod
-    def path(cls, group: str, topic: str, partition: int) -> str:
-        return f"{cls.topic_path(group, topic)}/{partition}"
+    FOLDER = "owners"
 
 
-class OffsetZnode:
+class OffsetZnode(_OfPartition):
     """/consumers/<group>/offsets/<topic>/<partition>: decimal digits."""
 
-    @staticmethod
-    def parent(group: str) -> str:
-        return f"{GroupZnode.path(group)}/offsets"
-
-    @classmethod
-    def topic_path(cls, group: str, topic: str) -> str:
-        return f"{cls.parent(group)}/{check_topic_name(topic)}"
-
-    @classmethod
-    def path(cls, group: str, topic: str, partition: int) -> str:
-        return f"{cls.topic_path(group, topic)}/{partition}"
+    FOLDER = "offsets"
 
     @staticmethod
     def encode(offset: int) -> bytes:
@@ -191,7 +191,7 @@ class OffsetZnode:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitZnode:
+class CommitZnode(_OfPartition):
     """/consumers/<group>/commits/<topic>/<partition>: made when there is something to say."""
 
     leader_epoch: int = NO_EPOCH
@@ -199,17 +199,7 @@ class CommitZnode:
     topic_id: str = ""
     """Of which topic the offset is: another one may get the same name."""
 
-    @staticmethod
-    def parent(group: str) -> str:
-        return f"{GroupZnode.path(group)}/commits"
-
-    @classmethod
-    def topic_path(cls, group: str, topic: str) -> str:
-        return f"{cls.parent(group)}/{check_topic_name(topic)}"
-
-    @classmethod
-    def path(cls, group: str, topic: str, partition: int) -> str:
-        return f"{cls.topic_path(group, topic)}/{partition}"
+    FOLDER = "commits"
 
     def encode(self) -> bytes:
         return encode_json(
