@@ -11,7 +11,7 @@ from ottla.chaos.threads import WatchedThread
 from ottla.client import Consumer, TopicPartition
 from ottla.wire.errors import OttlaError
 
-STRATEGIES = ("cooperative-sticky", "cooperative-sticky", "cooperative-sticky")
+MEMBERS = 3
 STAYS_RECORDS = (15_000, 6_000, 25_000)
 """After so many records, in turn, a member leaves, and comes back as another one."""
 
@@ -31,7 +31,7 @@ class GroupReaders:
         self._stop = threading.Event()
         self.threads = [
             WatchedThread(f"member-{number}", lambda number=number: self._run(number))  # type: ignore[misc]
-            for number in range(len(STRATEGIES))
+            for number in range(MEMBERS)
         ]
 
     def start(self) -> None:
@@ -56,18 +56,15 @@ class GroupReaders:
     def _run(self, number: int) -> None:
         times = 0
         while not self._stop.is_set():
-            self._one_membership(
-                f"member-{number}-{times}", STAYS_RECORDS[(number + times) % len(STAYS_RECORDS)], number
-            )
+            self._one_membership(f"member-{number}-{times}", STAYS_RECORDS[(number + times) % len(STAYS_RECORDS)])
             times += 1
 
-    def _one_membership(self, name: str, most: int, number: int) -> None:
+    def _one_membership(self, name: str, most: int) -> None:
         read = 0
         with Consumer(
             bootstrap_servers=self._bootstrap,
             client_id=name,
             group_id=self.group,
-            partition_assignment_strategy=STRATEGIES[number],
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             session_timeout_ms=6000,
