@@ -52,7 +52,7 @@ class Answers:
             reply = later.reply
             if reply is None:
                 return None
-            if reply.attachments and request.dialect.converts:
+            if must_be_converted(request, reply):
                 if self._takes():
                     self._convert(request, reply)
                 return None
@@ -107,6 +107,12 @@ class _Conversion:
 
     def __init__(self) -> None:
         self.pieces: list[Buffer] | None = None
+
+
+def must_be_converted(request: IncomingRequest, reply: Reply) -> bool:
+    """Whether encoding the answer would keep the event loop for too long."""
+    message = reply.message
+    return bool(reply.attachments) and message is not None and request.dialect.converts(message, reply.attachments)
 
 
 def encode(request: IncomingRequest, reply: Reply) -> list[Buffer]:

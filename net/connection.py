@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from ottla.net.answers import Answers, encode, memory_of
+from ottla.net.answers import Answers, encode, memory_of, must_be_converted
 from ottla.net.busy_poll import busy_poll
 from ottla.net.exchange import set_no_delay
 from ottla.net.principal import ANONYMOUS, Principal
@@ -185,7 +185,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         reply = self._handler(request, self)
         if isinstance(reply, Reply):
-            if dialect.converts and reply.attachments:
+            if reply.attachments and must_be_converted(request, reply):
                 later = Later()
                 later.reply = reply
                 self._promise(request, later)

@@ -84,6 +84,9 @@ TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 """Kafka's numbers for what has settings."""
 
+HIGH_WATERMARK: Final = -1
+"""Where DeleteRecords takes an offset: up to the end of what is committed."""
+
 
 class ConfigResult(Failure):
     resource_type: int
@@ -191,6 +194,66 @@ class DescribeConfigsRequest(Request):
 class PartitionResult(Failure):
     topic: str
     partition: int
+
+
+class RecordsToDelete(Message):
+    topic: str
+    partition: int
+    offset: int
+    """The first that stays; HIGH_WATERMARK for none of those that are committed."""
+
+
+class DeletedRecords(Failure):
+    topic: str
+    partition: int
+    low_watermark: int = -1
+    """The first offset that any replica in sync still has."""
+
+
+class DeleteRecordsResponse(Message):
+    partitions: list[DeletedRecords]
+
+
+class DeleteRecordsRequest(Request):
+    """Let partitions begin later. Their leaders answer, when every replica in sync has noted it on disk."""
+
+    api = Api.DELETE_RECORDS
+    response = DeleteRecordsResponse
+    partitions: list[RecordsToDelete]
+    timeout_ms: int
+
+
+# --- data folders --------------------------------------------------------------------------------------------------------
+
+
+class ReplicaInFolder(Message):
+    topic: str
+    partition: int
+    size: int
+    """Bytes of its segments."""
+    lag: int
+    """How many records the log ends behind what this broker knows to be committed."""
+
+
+class DescribedLogDir(Failure):
+    folder: str
+    replicas: tuple[ReplicaInFolder, ...] = ()
+    total_bytes: int = -1
+    """The size of the disk,"""
+    usable_bytes: int = -1
+    """and what of it a broker can still write."""
+
+
+class DescribeLogDirsResponse(Message):
+    folders: list[DescribedLogDir]
+
+
+class DescribeLogDirsRequest(Request):
+    """What does this broker have in its data folders, of these partitions or of all?"""
+
+    api = Api.DESCRIBE_LOG_DIRS
+    response = DescribeLogDirsResponse
+    partitions: list[PartitionName] | None
 
 
 class ElectionType(IntEnum):

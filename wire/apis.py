@@ -5,8 +5,10 @@ from ottla.wire.admin import (
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DeleteRecordsRequest,
     DeleteTopicsRequest,
     DescribeConfigsRequest,
+    DescribeLogDirsRequest,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
     ListPartitionReassignmentsRequest,
@@ -33,12 +35,14 @@ from ottla.wire.groups import (
     SyncGroupRequest,
 )
 from ottla.wire.messages import Request
+from ottla.wire.named_writes import BeginWriteRequest, EndWriteRequest
 from ottla.wire.requests import (
     ApiVersionsRequest,
     FetchRequest,
     InitProducerIdRequest,
     ListOffsetsRequest,
     MetadataRequest,
+    OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
 
@@ -50,11 +54,14 @@ REQUESTS: dict[int, type[Request]] = {
         ProduceRequest,
         FetchRequest,
         ListOffsetsRequest,
+        OffsetForLeaderEpochRequest,
         CreateTopicsRequest,
         DeleteTopicsRequest,
+        DeleteRecordsRequest,
         InitProducerIdRequest,
         CreatePartitionsRequest,
         DescribeConfigsRequest,
+        DescribeLogDirsRequest,
         AlterConfigsRequest,
         IncrementalAlterConfigsRequest,
         AlterPartitionReassignmentsRequest,
@@ -70,6 +77,8 @@ REQUESTS: dict[int, type[Request]] = {
         DescribeGroupsRequest,
         ListGroupsRequest,
         DeleteGroupsRequest,
+        BeginWriteRequest,
+        EndWriteRequest,
         BrokerHandshakeRequest,
         WitnessRequest,
         ControlledShutdownRequest,

@@ -6,7 +6,7 @@ answered as it was asked. Past net/connection.py nobody knows which dialect it w
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from ottla.wire.batch import Buffer
 from ottla.wire.errors import OttlaError
@@ -17,7 +17,7 @@ from ottla.wire.requests import ApiRange
 class IncomingRequest:
     """A request as the broker received it. Its attachments are borrowed: they are gone once the handler returns."""
 
-    __slots__ = ("api", "attachments", "client_id", "correlation_id", "dialect", "message", "version")
+    __slots__ = ("api", "attachments", "client_id", "context", "correlation_id", "dialect", "message", "version")
 
     def __init__(
         self,
@@ -28,6 +28,7 @@ class IncomingRequest:
         client_id: str,
         message: Request,
         attachments: list[memoryview],
+        context: object = None,
     ) -> None:
         self.dialect = dialect
         self.api = api
@@ -36,6 +37,8 @@ class IncomingRequest:
         self.client_id = client_id
         self.message = message
         self.attachments = attachments
+        self.context: Any = context
+        """What the dialect must know to answer it: nobody else looks at it."""
 
 
 class UnreadableRequest:
@@ -57,9 +60,10 @@ class Dialect(Protocol):
     api_ranges: list[ApiRange]
     """What can be asked in it, and in which versions."""
 
-    converts: bool
-    """Whether answers with records may need work that is too long for the event loop: then ``encode_response`` of those is
-    called in a thread, while the connection's later answers wait behind it."""
+    def converts(self, message: Message, attachments: Sequence[Buffer]) -> bool:
+        """Whether an answer with records needs work that is too long for the event loop: then ``encode_response`` of it is
+        called in a thread, while the connection's later answers wait behind it."""
+        ...
 
     def speaks(self, body: memoryview) -> bool:
         """Whether a connection whose first frame is this speaks it."""

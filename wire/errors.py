@@ -3,62 +3,15 @@
 Codes are Kafka's. A handler raises one of these classes and dispatch answers with its code, once; the client raises the
 same class on its side. Two flags tell a client what to do: ``retriable`` (the same request may succeed later) and
 ``refresh_metadata`` (ask who leads before trying again).
+
+All errors are imported from here: those of groups (group_errors.py) and those that never travel (local_errors.py), too.
 """
 
-from typing import ClassVar, Final
-
-NO_ERROR: Final = 0
-
-
-class OttlaError(Exception):
-    """Base of all errors of this package; ``hint`` says what to do about it."""
-
-    code: ClassVar[int] = -1
-    retriable: ClassVar[bool] = False
-    refresh_metadata: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        topic: str | None = None,
-        partition: int | None = None,
-        broker: str | None = None,
-        hint: str | None = None,
-    ) -> None:
-        super().__init__(message or first_line(type(self)))
-        self.topic = topic
-        self.partition = partition
-        self.broker = broker
-        self.hint = hint
-
-    def __init_subclass__(
-        cls,
-        code: int | None = None,
-        retriable: bool = False,
-        refresh_metadata: bool = False,
-    ) -> None:
-        super().__init_subclass__()
-        cls.retriable = retriable or cls.retriable
-        cls.refresh_metadata = refresh_metadata
-        if code is not None:
-            cls.code = code
-            assert code not in ERRORS, f"error code {code} stands twice in the table"
-            ERRORS[code] = cls
-
-    @classmethod
-    def wire_name(cls) -> str:
-        """The error's name as Kafka's documentation spells it: NOT_LEADER_OR_FOLLOWER."""
-        name = cls.__name__
-        return "".join(f"_{c}" if c.isupper() and i else c for i, c in enumerate(name)).upper()
-
-
-ERRORS: dict[int, type[OttlaError]] = {}
-"""Every error that has a number, by number."""
-
-
-def first_line(cls: type) -> str:
-    return (cls.__doc__ or cls.__name__).strip().splitlines()[0]
+from ottla.wire.error import ERRORS as ERRORS
+from ottla.wire.error import NO_ERROR as NO_ERROR
+from ottla.wire.error import OttlaError as OttlaError
+from ottla.wire.group_errors import *  # noqa: F403
+from ottla.wire.local_errors import *  # noqa: F403
 
 
 def error_for(code: int, message: str = "", **where: str | int | None) -> OttlaError:
@@ -116,24 +69,8 @@ class StaleControllerEpoch(OttlaError, code=11):
     """The request comes from a controller that has been replaced."""
 
 
-class OffsetMetadataTooLarge(OttlaError, code=12):
-    """The text beside a committed offset is too long."""
-
-
 class NetworkException(OttlaError, code=13, retriable=True, refresh_metadata=True):
     """The connection closed before the answer came; whether the request took effect is unknown."""
-
-
-class CoordinatorLoadInProgress(OttlaError, code=14, retriable=True):
-    """The coordinator is reading what it must know of the group."""
-
-
-class CoordinatorNotAvailable(OttlaError, code=15, retriable=True):
-    """The group has no coordinator at the moment."""
-
-
-class NotCoordinator(OttlaError, code=16, retriable=True):
-    """Another broker coordinates this group."""
 
 
 class InvalidTopic(OttlaError, code=17):
@@ -154,30 +91,6 @@ class NotEnoughReplicasAfterAppend(OttlaError, code=20, retriable=True):
 
 class InvalidRequiredAcks(OttlaError, code=21):
     """acks must be 0, 1 or -1 (all)."""
-
-
-class IllegalGeneration(OttlaError, code=22):
-    """The group is in another generation by now."""
-
-
-class InconsistentGroupProtocol(OttlaError, code=23):
-    """The member has no assignor, or kind of group, in common with the others."""
-
-
-class InvalidGroupId(OttlaError, code=24):
-    """The group id is not a legal one."""
-
-
-class UnknownMemberId(OttlaError, code=25):
-    """The group has no such member (any more)."""
-
-
-class InvalidSessionTimeout(OttlaError, code=26):
-    """The session timeout is out of the range that the broker allows."""
-
-
-class RebalanceInProgress(OttlaError, code=27):
-    """The group is about to begin its next generation: join it again."""
 
 
 class ClusterAuthorizationFailed(OttlaError, code=31):
@@ -240,20 +153,16 @@ class InvalidProducerEpoch(OttlaError, code=47):
     """A newer producer with the same id has taken over."""
 
 
+class TransactionalIdAuthorizationFailed(OttlaError, code=53):
+    """There are no transactions here."""
+
+
 class StorageError(OttlaError, code=56, retriable=True, refresh_metadata=True):
     """The disk under this partition failed; the broker serves it no more until it is restarted."""
 
 
 class UnknownProducerId(OttlaError, code=59):
     """The partition knows nothing of this producer id."""
-
-
-class NonEmptyGroup(OttlaError, code=68):
-    """The group has members."""
-
-
-class GroupIdNotFound(OttlaError, code=69):
-    """There is no such group."""
 
 
 class FetchSessionIdNotFound(OttlaError, code=70, retriable=True):
@@ -300,22 +209,6 @@ class ThrottlingQuotaExceeded(OttlaError, code=89, retriable=True):
     """More is asked than can be done now: ask again later."""
 
 
-class MemberIdRequired(OttlaError, code=79):
-    """Join again, with the member id of this answer."""
-
-
-class GroupMaxSizeReached(OttlaError, code=81):
-    """The group has as many members as it may have."""
-
-
-class FencedInstanceId(OttlaError, code=82):
-    """Another member with the same group.instance.id has taken this one's place."""
-
-
-class GroupSubscribedToTopic(OttlaError, code=86):
-    """Members of the group subscribe to the topic."""
-
-
 class InvalidRecord(OttlaError, code=87):
     """A record breaks a rule of its topic."""
 
@@ -326,29 +219,6 @@ class UnknownTopicId(OttlaError, code=100, retriable=True, refresh_metadata=True
 
 class InconsistentTopicId(OttlaError, code=103, retriable=True, refresh_metadata=True):
     """The data on disk belongs to an earlier topic of the same name."""
-
-
-# --- what has no number: one side of a connection says that the bytes make no sense, or a client gives up ---------------
-
-
-class LocalProtocolError(OttlaError):
-    """We were about to send something that the protocol forbids."""
-
-
-class RemoteProtocolError(OttlaError):
-    """The other side sent something that the protocol forbids."""
-
-
-class ConfigError(OttlaError, ValueError):
-    """A setting is unknown or has a value that is not allowed."""
-
-
-class NoBrokersAvailable(OttlaError, retriable=True):
-    """No broker could be reached."""
-
-
-class BrokerRefused(NoBrokersAvailable):
-    """Nobody listens at the address of a broker."""
 
 
 class UnreadableRecords(CorruptMessage):
@@ -369,32 +239,3 @@ class UnreadableRecords(CorruptMessage):
         """The first that cannot be read,"""
         self.next_offset = next_offset
         """and where to seek to go on behind them."""
-
-
-class RecordDeserializationError(OttlaError):
-    """A deserializer refused a record; a consumer stands before it until it seeks to ``next_offset``."""
-
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        topic: str | None = None,
-        partition: int | None = None,
-        offset: int = -1,
-        record: object = None,
-        hint: str | None = None,
-    ) -> None:
-        super().__init__(message, topic=topic, partition=partition, hint=hint)
-        self.offset = offset
-        self.next_offset = offset + 1
-        """Where to seek to go on behind it."""
-        self.record = record
-        """The record as it came, key and value in bytes."""
-
-
-class ClientTimeout(OttlaError, TimeoutError, retriable=True):
-    """A wait took longer than its timeout."""
-
-
-class ClientClosed(OttlaError):
-    """The producer, consumer or admin was closed."""

@@ -73,6 +73,8 @@ class JoinGroupRequest(Request):
     protocol_type: str
     protocols: list[GroupProtocol]
     reason: str = ""
+    needs_member_id: bool = True
+    """Whether one that is new is first given an id, to join with: it is known by it if it asks again. Old clients are not."""
 
 
 # --- SyncGroup -----------------------------------------------------------------------------------------------------------
@@ -159,6 +161,8 @@ class OffsetCommitPart(Message):
     """The next one to be read."""
     leader_epoch: int = NO_EPOCH
     metadata: str = ""
+    topic_id: str = ""
+    """Of which topic, if that is known: another one may have its name by now, and is refused."""
 
 
 class OffsetCommitPartResult(Failure):

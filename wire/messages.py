@@ -20,8 +20,8 @@ ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
 
-LATEST, EARLIEST = -1, -2
-"""Timestamps that ListOffsets takes for "the end" and "the beginning"."""
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+"""Timestamps that ListOffsets takes for "the end", "the beginning" and "the record with the largest timestamp"."""
 
 
 class Api(IntEnum):
@@ -47,9 +47,12 @@ class Api(IntEnum):
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
@@ -59,6 +62,8 @@ class Api(IntEnum):
     OFFSET_DELETE = 47
     BROKER_HANDSHAKE = 1000
     WITNESS = 1001
+    BEGIN_WRITE = 1002
+    END_WRITE = 1003
 
 
 class Message(msgspec.Struct, array_like=True, gc=False):

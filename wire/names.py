@@ -43,3 +43,8 @@ def check_topic_name(name: str) -> str:
     if not _LEGAL_TOPIC.fullmatch(name):
         raise InvalidTopic(f"topic name {name!r} may only have letters, digits, '.', '_' and '-'", topic=name)
     return name
+
+
+RECORD_FORMAT = "record.format"
+RECORD_FORMAT_COLUMNAR, RECORD_FORMAT_KAFKA = "columnar", "kafka"
+"""A topic's setting: the format in which our own producers write. What is stored stays as it is, and everybody reads both."""

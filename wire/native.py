@@ -93,7 +93,9 @@ class NativeDialect:
             ApiRange(api=int(api), oldest=cls.versions[0], newest=cls.versions[1])
             for api, cls in sorted(REQUESTS.items())
         ]
-        self.converts = False
+
+    def converts(self, message: Message, attachments: Sequence[Buffer]) -> bool:
+        return False
 
     def speaks(self, body: memoryview) -> bool:
         return body[0] & 0xF0 == REQUEST_MARK & 0xF0

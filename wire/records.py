@@ -28,6 +28,7 @@ from ottla.wire.columns import (
     Headers,
     decode_columns,
     encode_columns,
+    encode_joined,
     join_column,
     join_deltas,
     join_headers,
@@ -88,6 +89,36 @@ def encode_batch(
         count=count,
         first_timestamp=first,
         max_timestamp=largest,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+
+
+def encode_joined_batch(
+    columns: Columns,
+    count: int,
+    timestamp_ms: int,
+    *,
+    codec: Codec = Codec.NONE,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytearray:
+    """One whole batch of columns that are joined already, all records with one timestamp. Nothing here runs once a record.
+
+    Whether lengths and data agree is for the caller to see to: a broker looks, but not at everything.
+    """
+    if not 0 < count <= COUNT_MAX:
+        raise InvalidRecord(f"a batch has 1 to {COUNT_MAX} records, not {count}")
+    payload, size = encode_joined(columns)
+    return build_batch(
+        compress_payload(payload, size, codec),
+        magic=MAGIC_COLUMNS,
+        attributes=codec,
+        count=count,
+        first_timestamp=timestamp_ms,
+        max_timestamp=timestamp_ms,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,

@@ -43,6 +43,10 @@ class PartitionMetadata(Message):
     replicas: list[int]
     isr: list[int]
     error_code: int = NO_ERROR
+    elr: tuple[int, ...] = ()
+    """Eligible leader replicas: not in sync, but they have all that is committed."""
+    lost: tuple[int, ...] = ()
+    """Replicas that came back without their records, for want of which nobody leads."""
 
 
 class TopicMetadata(Message):
@@ -61,6 +65,8 @@ class MetadataResponse(Message):
     topics: list[TopicMetadata]
     version: tuple[int, int] = (0, 0)
     """How new this is: the epoch of the controller that told it, and its count. Of two answers, the larger is the later one."""
+    departed: tuple[BrokerEndpoint, ...] = ()
+    """Brokers that left a moment ago: Kafka's clients are told of them a little longer (cluster_view.py), ours need not be."""
 
 
 class MetadataRequest(Request):
@@ -68,6 +74,8 @@ class MetadataRequest(Request):
     response = MetadataResponse
     topics: list[str] | None
     """None asks for all topics, an empty list for none."""
+    auto_create: bool = False
+    """Whether those that do not exist shall be made, where auto.create.topics.enable says so. (Kafka's clients ask for it.)"""
 
 
 # --- Produce -------------------------------------------------------------------------------------------------------------
@@ -126,6 +134,8 @@ class FetchPart(Message):
     """What a follower knows to be committed."""
     topic_id: str = ""
     """The topic that a follower has: another one may have had the same name."""
+    log_start_offset: int = -1
+    """Where a follower's log begins, as it stands on its disk."""
 
 
 class FetchPartResult(Failure):
@@ -147,6 +157,8 @@ class FetchPartResult(Failure):
 class FetchResponse(Message):
     carries_records = True
     parts: list[FetchPartResult]
+    kept: bool = False
+    """To a consumer that wants it: what was named is kept, and the parts are those that there is something to say of."""
 
 
 class FetchDrop(Message):
@@ -155,7 +167,7 @@ class FetchDrop(Message):
 
 
 class FetchRequest(Request):
-    """Consumers name all that they want, each time. Followers name what has changed, if ``since_last``."""
+    """Followers, and consumers that ``keep``, name what has changed since their last fetch; others name all, each time."""
 
     api = Api.FETCH
     response = FetchResponse
@@ -166,11 +178,13 @@ class FetchRequest(Request):
     replica_id: int = CONSUMER
     broker_epoch: int = NO_EPOCH
     since_last: bool = False
-    """From a follower: what was named before over this connection and is not named here still stands, and the answer has
-    only those parts that there is something to say of. A part that was answered with records or an error must be named again
-    before it is answered again."""
+    """What was named before over this connection and is not named here still stands, and the answer has only those parts that
+    there is something to say of. A part that was answered with records or an error must be named again before it is answered
+    again. From a consumer: only if the answer before said that it was ``kept``."""
     dropped: tuple[FetchDrop, ...] = ()
-    """From a follower: what it fetches no more."""
+    """With ``since_last``: what is fetched no more."""
+    keep: bool = False
+    """From a consumer that begins: keep what is named here for the fetches that follow."""
 
 
 # --- InitProducerId -----------------------------------------------------------------------------------------------------
@@ -196,6 +210,8 @@ class ListOffsetsPart(Message):
     partition: int
     timestamp_ms: int
     leader_epoch: int = NO_EPOCH
+    from_offset: int = -1
+    """With LATEST: how old is the first record from this offset on? Its timestamp is in the answer, -1 if there is none."""
 
 
 class ListOffsetsPartResult(Failure):
@@ -214,3 +230,36 @@ class ListOffsetsRequest(Request):
     api = Api.LIST_OFFSETS
     response = ListOffsetsResponse
     parts: list[ListOffsetsPart]
+
+
+# --- OffsetForLeaderEpoch ------------------------------------------------------------------------------------------------
+
+
+class EpochEndPart(Message):
+    topic: str
+    partition: int
+    leader_epoch: int
+    """Whose end is asked for."""
+    current_leader_epoch: int = NO_EPOCH
+    """The epoch in which who asks believes that the broker leads."""
+
+
+class EpochEndPartResult(Failure):
+    topic: str
+    partition: int
+    leader_epoch: int = NO_EPOCH
+    """The largest one that the leader knows and that is not newer than what was asked for,"""
+    end_offset: int = -1
+    """and where it ends: who has read further has read what was cut since."""
+
+
+class OffsetForLeaderEpochResponse(Message):
+    parts: list[EpochEndPartResult]
+
+
+class OffsetForLeaderEpochRequest(Request):
+    """Where do the records of these epochs end? A reader learns by it that the log was cut behind it."""
+
+    api = Api.OFFSET_FOR_LEADER_EPOCH
+    response = OffsetForLeaderEpochResponse
+    parts: list[EpochEndPart]

@@ -8,6 +8,7 @@ General layout, from the bottom up (imports only ever go down):
 - ``ottla.broker``  the broker process: storage, replication, controller, api, admin.
 - ``ottla.client``  Producer, Consumer, Admin, and their asyncio twins.
 - ``ottla.local``   a whole cluster on this machine.
+- ``ottla.spark_jobs``  Spark's data source ``format("ottla")``, which needs the client only.
 - ``ottla.cli``     the ``ottla`` command.
 
 Each folder stands at the top of the repository; ``src/ottla`` only links to them. ``ottla.compiled`` decides whether

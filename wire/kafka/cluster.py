@@ -1,0 +1,226 @@
+"""ApiVersions, Metadata and its later forms, FindCoordinator: whom to ask what."""
+
+from typing import Any
+
+from ottla.wire.dialect import IncomingRequest
+from ottla.wire.errors import (
+    NO_ERROR,
+    InvalidRequest,
+    LeaderNotAvailable,
+    OttlaError,
+    TransactionalIdAuthorizationFailed,
+    UnknownTopicId,
+)
+from ottla.wire.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.kafka.api import Asked, KafkaApi, Read, error_values, failed_at_top
+from ottla.wire.kafka.schemas import Values
+from ottla.wire.kafka.topic_ids import to_bytes, to_text
+from ottla.wire.messages import Api
+from ottla.wire.names import NO_LEADER
+from ottla.wire.requests import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    PartitionMetadata,
+    TopicMetadata,
+)
+
+GROUP_KEYS = 0
+"""The kind of thing that a coordinator is asked for; 1 is a transaction."""
+
+PARTITIONS_MAX = 2_000
+"""How many partitions DescribeTopicPartitions tells at most in one answer."""
+
+NULL_NAMES_FROM = 12
+"""The version of Metadata whose topics need have no name."""
+
+# --- ApiVersions ---------------------------------------------------------------------------------------------------------
+
+
+def read_api_versions(asked: Asked) -> Read:
+    name, version = asked.get("client_software_name", ""), asked.get("client_software_version", "")
+    return Read(ApiVersionsRequest(f"{name} {version}".strip()))
+
+
+def write_api_versions(request: IncomingRequest, message: ApiVersionsResponse) -> Values:
+    return {
+        "api_keys": [{"api_key": one.api, "min_version": one.oldest, "max_version": one.newest} for one in message.apis]
+    }
+
+
+# --- Metadata ------------------------------------------------------------------------------------------------------------
+
+
+def read_metadata(asked: Asked) -> Read:
+    """Topics by name or by id; null asks for all, and so does an empty list in version 0."""
+    topics = asked.entity.topics
+    if topics is None or (not topics and asked.version == 0):
+        return Read(MetadataRequest(None), [])
+    names: list[str] = []
+    unknown: list[bytes] = []
+    for topic in topics:
+        name = topic.name
+        topic_id = getattr(topic, "topic_id", None)
+        if name is None and topic_id is not None:
+            name = asked.topics.topic_name_of(to_text(topic_id))
+            if name is None:
+                unknown.append(topic_id)
+                continue
+        names.append(name or "")
+    create = bool(asked.get("allow_auto_topic_creation", True))
+    return Read(MetadataRequest(names, auto_create=create), unknown)
+
+
+def write_metadata(request: IncomingRequest, message: MetadataResponse) -> Values:
+    alive = {broker.id for broker in message.brokers}
+    no_name = None if request.version >= NULL_NAMES_FROM else ""
+    unknown = [
+        {"error_code": UnknownTopicId.code, "name": no_name, "topic_id": topic_id, "partitions": []}
+        for topic_id in request.context or []
+    ]
+    return {
+        "brokers": [
+            {"node_id": broker.id, "host": broker.host, "port": broker.port, "rack": broker.rack}
+            for broker in (*message.brokers, *message.departed)
+        ],
+        "cluster_id": message.cluster_id,
+        "controller_id": message.controller if message.controller in alive else NO_LEADER,
+        "topics": [_topic(topic, alive) for topic in message.topics] + unknown,
+    }
+
+
+def _topic(topic: TopicMetadata, alive: set[int]) -> dict[str, Any]:
+    return {
+        "error_code": topic.error_code,
+        "name": topic.name,
+        "topic_id": to_bytes(topic.topic_id),
+        "partitions": [_partition(partition, alive) for partition in topic.partitions],
+    }
+
+
+def _partition(partition: PartitionMetadata, alive: set[int]) -> dict[str, Any]:
+    leader = partition.leader if partition.leader in alive else NO_LEADER
+    return {
+        "error_code": LeaderNotAvailable.code if leader == NO_LEADER else partition.error_code,
+        "partition_index": partition.partition,
+        "leader_id": leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": partition.replicas,
+        "isr_nodes": partition.isr,
+        "offline_replicas": [replica for replica in partition.replicas if replica not in alive],
+    }
+
+
+def failed_metadata(request: IncomingRequest, error: OttlaError) -> Values:
+    message = request.message
+    names = message.topics if isinstance(message, MetadataRequest) and message.topics else []
+    return {
+        "error_code": error.code,
+        "controller_id": NO_LEADER,
+        "topics": [{"error_code": error.code, "name": name} for name in names],
+    }
+
+
+# --- DescribeCluster, DescribeTopicPartitions: metadata in other forms --------------------------------------------------------
+
+
+def read_describe_cluster(asked: Asked) -> Read:
+    if asked.get("endpoint_type", 1) != 1:
+        raise InvalidRequest("the endpoints of controllers are those of brokers; ask for endpoint type 1")
+    return Read(MetadataRequest([]))
+
+
+def write_describe_cluster(request: IncomingRequest, message: MetadataResponse) -> Values:
+    return {
+        "cluster_id": message.cluster_id,
+        "controller_id": message.controller,
+        "brokers": [
+            {"broker_id": broker.id, "host": broker.host, "port": broker.port, "rack": broker.rack}
+            for broker in message.brokers
+        ],
+    }
+
+
+def read_describe_topics(asked: Asked) -> Read:
+    names = sorted({topic.name for topic in asked.entity.topics})
+    cursor = asked.entity.cursor
+    start = (cursor.topic_name, cursor.partition_index) if cursor is not None else ("", 0)
+    limit = max(1, min(asked.entity.response_partition_limit, PARTITIONS_MAX))
+    return Read(MetadataRequest(names or None), (start, limit))
+
+
+def write_describe_topics(request: IncomingRequest, message: MetadataResponse) -> Values:
+    """Topics in the order of their names, as many partitions as there is room for; the cursor says where to go on."""
+    (first_topic, first_partition), room = request.context
+    alive = {broker.id for broker in message.brokers}
+    told: list[dict[str, Any]] = []
+    for topic in sorted(message.topics, key=lambda one: one.name):
+        if topic.name < first_topic:
+            continue
+        values = _topic(topic, alive)
+        begin = first_partition if topic.name == first_topic else 0
+        values["partitions"] = values["partitions"][begin : begin + room]
+        told.append(values)
+        room -= len(values["partitions"])
+        end = begin + len(values["partitions"])
+        if end < len(topic.partitions):
+            return {"topics": told, "next_cursor": {"topic_name": topic.name, "partition_index": end}}
+    return {"topics": told}
+
+
+def failed_describe_topics(request: IncomingRequest, error: OttlaError) -> Values:
+    message = request.message
+    names = message.topics if isinstance(message, MetadataRequest) and message.topics else []
+    return {"topics": [{"error_code": error.code, "name": name} for name in names]}
+
+
+# --- FindCoordinator -----------------------------------------------------------------------------------------------------
+
+
+def read_find_coordinator(asked: Asked) -> Read:
+    several = asked.get("coordinator_keys")
+    keys = list(several) if several is not None else [asked.entity.key]
+    if asked.get("key_type", GROUP_KEYS) != GROUP_KEYS:
+        return Read(FindCoordinatorRequest([]), keys)
+    return Read(FindCoordinatorRequest(keys), [])
+
+
+def write_find_coordinator(request: IncomingRequest, message: FindCoordinatorResponse) -> Values:
+    """Old versions ask for one, and have its fields at the top. Transactions have nobody who coordinates them."""
+    if request.context:
+        refused = TransactionalIdAuthorizationFailed("there are no transactions here")
+        return _nobody(refused, request.context)
+    found = [_coordinator(one) for one in message.coordinators]
+    by_key = [{"key": one.group_id, **told} for one, told in zip(message.coordinators, found, strict=True)]
+    return {**(found[0] if found else {}), "coordinators": by_key}
+
+
+def _coordinator(found: Coordinator) -> dict[str, Any]:
+    return {
+        "node_id": found.broker_id,
+        "host": found.host,
+        "port": found.port,
+        "error_code": found.error_code,
+        "error_message": found.error_message if found.error_code != NO_ERROR else None,
+    }
+
+
+def failed_find_coordinator(request: IncomingRequest, error: OttlaError) -> Values:
+    message = request.message
+    assert isinstance(message, FindCoordinatorRequest)
+    return _nobody(error, message.groups or request.context)
+
+
+def _nobody(error: OttlaError, keys: list[str]) -> Values:
+    nobody = {**error_values(error), "node_id": NO_LEADER, "port": -1}
+    return {**nobody, "coordinators": [{**nobody, "key": key} for key in keys]}
+
+
+CLUSTER_APIS = [
+    KafkaApi(Api.API_VERSIONS, 0, 4, read_api_versions, write_api_versions, failed_at_top),
+    KafkaApi(Api.METADATA, 0, 13, read_metadata, write_metadata, failed_metadata),
+    KafkaApi(Api.FIND_COORDINATOR, 0, 6, read_find_coordinator, write_find_coordinator, failed_find_coordinator),
+    KafkaApi(60, 0, 2, read_describe_cluster, write_describe_cluster, failed_at_top),
+    KafkaApi(75, 0, 0, read_describe_topics, write_describe_topics, failed_describe_topics),
+]

@@ -1,0 +1,174 @@
+"""The dialect itself: from a frame to one of our requests, and from our answer to a frame in the version that was asked for."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, cast
+
+from ottla.wire.batch import Buffer
+from ottla.wire.dialect import IncomingRequest, UnreadableRequest
+from ottla.wire.errors import (
+    NO_ERROR,
+    InvalidRequest,
+    LocalProtocolError,
+    OttlaError,
+    RemoteProtocolError,
+    UnsupportedVersion,
+)
+from ottla.wire.framing import FRAME_MAX, LENGTH
+from ottla.wire.kafka import fetch, produce, schemas
+from ottla.wire.kafka.api import Asked
+from ottla.wire.kafka.apis import APIS
+from ottla.wire.kafka.batches import any_columnar
+from ottla.wire.kafka.primitives import INT16, INT32, Reader
+from ottla.wire.kafka.topic_ids import TopicIds
+from ottla.wire.messages import ACKS_NONE, Api, Message
+from ottla.wire.requests import ApiRange, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+
+Convert = Callable[[str, int, Sequence[Buffer]], list[Buffer]]
+"""The records of a topic's partition, as Kafka's clients can read them."""
+
+API_MAX: Final = 127
+"""Kafka's api numbers fit into one byte, so that the first one of a request is 0."""
+
+_HEAD_MIN: Final = 10
+CLIENT_ID_MAX: Final = 1024
+
+_PRODUCE, _FETCH, _API_VERSIONS = int(Api.PRODUCE), int(Api.FETCH), int(Api.API_VERSIONS)
+
+
+class KafkaDialect:
+    """Requests as Kafka's clients send them."""
+
+    def __init__(self, topics: TopicIds, convert: Convert) -> None:
+        self._topics = topics
+        self._convert = convert
+        self.api_ranges = sorted(
+            [
+                ApiRange(_PRODUCE, 0, produce.NEWEST),
+                ApiRange(_FETCH, fetch.OLDEST, fetch.NEWEST),
+                *(ApiRange(api.key, api.oldest, api.newest) for api in APIS.values()),
+            ],
+            key=lambda one: one.api,
+        )
+        self._ranges = {one.api: (one.oldest, one.newest) for one in self.api_ranges}
+
+    def converts(self, message: Message, attachments: Sequence[Buffer]) -> bool:
+        return any_columnar(attachments)
+
+    def speaks(self, body: memoryview) -> bool:
+        return len(body) >= _HEAD_MIN and body[0] == 0 and body[1] <= API_MAX
+
+    # --- requests ------------------------------------------------------------------------------------------------------
+
+    def read_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
+        if len(body) < _HEAD_MIN:
+            raise RemoteProtocolError(f"a request of {len(body)} bytes")
+        api, version = int(INT16.unpack_from(body, 0)[0]), int(INT16.unpack_from(body, 2)[0])
+        correlation_id = int(INT32.unpack_from(body, 4)[0])
+        oldest, newest = self._ranges.get(api, (0, -1))
+        if not oldest <= version <= newest:
+            unknown = UnsupportedVersion(f"api {api} version {version} is not known here")
+            if api == _API_VERSIONS:
+                return UnreadableRequest(self, api, 0, correlation_id, unknown)
+            # What its answer looks like is not known here, so none can be given: as Kafka's brokers do, hang up.
+            raise RemoteProtocolError(str(unknown))
+        try:
+            return self._read(body, api, version, correlation_id)
+        except InvalidRequest as error:
+            raise RemoteProtocolError(f"api {api} version {version}: {error}") from None
+
+    def _read(self, body: memoryview, api: int, version: int, correlation_id: int) -> IncomingRequest:
+        reader = Reader(body, 8, flexible=False)
+        client_id = (reader.text() or "")[:CLIENT_ID_MAX]
+        reader.flexible = self._is_flexible(api, version)
+        reader.tags()
+        if api == _PRODUCE:
+            return self._read_produce(reader, version, correlation_id, client_id)
+        if api == _FETCH:
+            message, context = fetch.read_fetch(version, reader, self._topics)
+            return IncomingRequest(self, api, version, correlation_id, client_id, message, [], context)
+        row = APIS[api]
+        entity = schemas.read_request(api, version, reader)
+        read = row.read(Asked(entity, version, self._topics))
+        return IncomingRequest(self, api, version, correlation_id, client_id, read.message, [], read.context)
+
+    def _read_produce(self, reader: Reader, version: int, correlation_id: int, client_id: str) -> IncomingRequest:
+        message, records, context, transactional_id = produce.read_produce(version, reader, self._topics)
+        if transactional_id is not None:
+            raise InvalidRequest(
+                f"a record of the transaction {transactional_id[:40]!r}; there are no transactions here"
+            )
+        if context.unknown and message.acks == ACKS_NONE:
+            raise InvalidRequest("records for a topic id that nobody knows, and no answer is wanted")
+        return IncomingRequest(self, _PRODUCE, version, correlation_id, client_id, message, records, context)
+
+    @staticmethod
+    def _is_flexible(api: int, version: int) -> bool:
+        if api == _PRODUCE:
+            return version >= produce.FLEXIBLE_FROM
+        return version >= fetch.FLEXIBLE_FROM if api == _FETCH else schemas.is_flexible(api, version)
+
+    # --- answers -------------------------------------------------------------------------------------------------------
+
+    def encode_response(
+        self, request: IncomingRequest, message: Message, attachments: Sequence[Buffer] = ()
+    ) -> list[Buffer]:
+        if isinstance(message, ProduceResponse):
+            return self._frame(request, produce.write_produce(request.version, message, request.context))
+        if isinstance(message, FetchResponse):
+            records = self._records(message, attachments)
+            return self._frame(request, fetch.write_fetch(request.version, message, records, request.context))
+        values = APIS[request.api].write(request, message)
+        return self._frame(request, [schemas.write_response(request.api, request.version, values)])
+
+    def _records(self, response: FetchResponse, attachments: Sequence[Buffer]) -> list[list[Buffer]]:
+        """The records of each part: as many of the views as have its size."""
+        records: list[list[Buffer]] = []
+        place = 0
+        for part in response.parts:
+            views: list[Buffer] = []
+            left = part.size
+            while left > 0:
+                views.append(attachments[place])
+                left -= len(attachments[place])
+                place += 1
+            records.append(self._convert(part.topic, part.partition, views) if views else views)
+        return records
+
+    def encode_error(self, request: IncomingRequest | UnreadableRequest, error: OttlaError) -> list[Buffer]:
+        if isinstance(request, UnreadableRequest):
+            told = {"error_code": error.code, "api_keys": _range_values(self.api_ranges)}
+            return self._frame(request, [schemas.write_response(_API_VERSIONS, 0, told)])
+        if isinstance(request.message, ProduceRequest):
+            return self.encode_response(request, produce.failed_produce(request.message, error))
+        if isinstance(request.message, FetchRequest):
+            response = fetch.failed_fetch(request.message, error)
+            nothing: list[list[Buffer]] = [[] for _ in response.parts]
+            context = cast(fetch.FetchContext, request.context)
+            return self._frame(
+                request, fetch.write_fetch(request.version, response, nothing, context, _top_level(response, error))
+            )
+        values = APIS[request.api].failed(request, error)
+        return self._frame(request, [schemas.write_response(request.api, request.version, values)])
+
+    def _frame(self, request: IncomingRequest | UnreadableRequest, pieces: list[Buffer]) -> list[Buffer]:
+        head = bytearray(LENGTH.size)
+        head += INT32.pack(request.correlation_id)
+        # An answer to ApiVersions has the old head in all versions: who asks does not know yet what we know.
+        if request.api != _API_VERSIONS and self._is_flexible(request.api, request.version):
+            head.append(0)
+        size = len(head) - LENGTH.size
+        for piece in pieces:
+            size += len(piece)
+        if size > FRAME_MAX:
+            raise LocalProtocolError(f"a frame of {size} bytes; at most {FRAME_MAX} can be sent")
+        LENGTH.pack_into(head, 0, size)
+        return [head, *pieces]
+
+
+def _top_level(response: FetchResponse, error: OttlaError) -> int:
+    """Where no part can bear the error, the answer as such does."""
+    return NO_ERROR if response.parts else error.code
+
+
+def _range_values(ranges: Sequence[ApiRange]) -> list[dict[str, int]]:
+    return [{"api_key": one.api, "min_version": one.oldest, "max_version": one.newest} for one in ranges]

@@ -1,0 +1,183 @@
+"""Kafka's Fetch, read and written by hand: records leave as the views of the log that they are. Versions 4 to 18."""
+
+from typing import Final
+
+from ottla.wire.batch import Buffer
+from ottla.wire.errors import NO_ERROR, OttlaError, UnknownTopicId
+from ottla.wire.kafka.primitives import INT16, INT32, INT64, Reader, add_count, add_text, add_uvarint
+from ottla.wire.kafka.topic_ids import TopicIds, to_bytes, to_text
+from ottla.wire.messages import CONSUMER
+from ottla.wire.names import NO_EPOCH, NO_LEADER
+from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
+
+FLEXIBLE_FROM: Final = 12
+OLDEST: Final = 4
+NEWEST: Final = 18
+IDS_FROM: Final = 13
+
+NO_SESSION: Final = 0
+
+
+class FetchContext:
+    """What the answer needs of the request."""
+
+    __slots__ = ("ids", "session_id", "unknown")
+
+    def __init__(self) -> None:
+        self.ids: dict[str, bytes] = {}
+        self.unknown: list[tuple[bytes, int]] = []
+        self.session_id = NO_SESSION
+        """The session that the client believes to have; there are none."""
+
+
+def read_fetch(version: int, reader: Reader, topics: TopicIds) -> tuple[FetchRequest, FetchContext]:
+    context = FetchContext()
+    replica_id = reader.int32() if version < 15 else CONSUMER
+    max_wait_ms, min_bytes, max_bytes = reader.int32(), reader.int32(), reader.int32()
+    reader.int8()  # the isolation level: without transactions all is committed that is shown
+    if version >= 7:
+        context.session_id = reader.int32()
+        reader.int32()
+    parts: list[FetchPart] = []
+    for _ in range(reader.count()):
+        topic_id, name = _read_topic(version, reader, topics, context)
+        for _ in range(reader.count()):
+            part = _read_part(version, reader)
+            if name is None:
+                context.unknown.append((topic_id, part.partition))
+            else:
+                part.topic = name
+                part.topic_id = to_text(topic_id) if topic_id else ""
+                parts.append(part)
+        reader.tags()
+    if version >= 7:
+        _pass_over_forgotten(version, reader)
+    if version >= 11:
+        reader.text()  # the client's rack: leaders are near enough
+    reader.tags()
+    if context.unknown:
+        max_wait_ms = 0  # there is something to say at once
+    return FetchRequest(max_wait_ms, min_bytes, max_bytes, parts, replica_id), context
+
+
+def _read_topic(version: int, reader: Reader, topics: TopicIds, context: FetchContext) -> tuple[bytes, str | None]:
+    if version < IDS_FROM:
+        return b"", reader.text() or ""
+    topic_id = reader.uuid()
+    name = topics.topic_name_of(to_text(topic_id))
+    if name is not None:
+        context.ids[name] = topic_id
+    return topic_id, name
+
+
+def _read_part(version: int, reader: Reader) -> FetchPart:
+    partition = reader.int32()
+    leader_epoch = reader.int32() if version >= 9 else NO_EPOCH
+    offset = reader.int64()
+    last_fetched_epoch = reader.int32() if version >= 12 else NO_EPOCH
+    if version >= 5:
+        reader.int64()  # the log start offset of a follower
+    part = FetchPart("", partition, offset, reader.int32(), leader_epoch, last_fetched_epoch)
+    reader.tags()
+    return part
+
+
+def _pass_over_forgotten(version: int, reader: Reader) -> None:
+    for _ in range(reader.count()):
+        if version >= IDS_FROM:
+            reader.uuid()
+        else:
+            reader.text()
+        for _ in range(reader.count()):
+            reader.int32()
+        reader.tags()
+
+
+# --- writing -------------------------------------------------------------------------------------------------------------
+
+
+def failed_fetch(request: FetchRequest, error: OttlaError) -> FetchResponse:
+    """The answer where the request failed as a whole: each of its parts has."""
+    return FetchResponse(
+        [FetchPartResult(error.code, str(error), part.topic, part.partition) for part in request.parts]
+    )
+
+
+def write_fetch(
+    version: int,
+    response: FetchResponse,
+    records: list[list[Buffer]],
+    context: FetchContext,
+    error_code: int = NO_ERROR,
+) -> list[Buffer]:
+    """The pieces of the answer; ``records`` of each part, in the order of the parts."""
+    flexible = version >= FLEXIBLE_FROM
+    out = bytearray(b"\0\0\0\0")  # not throttled
+    if version >= 7:
+        out += INT16.pack(error_code)
+        out += INT32.pack(NO_SESSION)
+    by_topic: dict[str, list[tuple[FetchPartResult, list[Buffer]]]] = {}
+    for part, pieces in zip(response.parts, records, strict=True):
+        by_topic.setdefault(part.topic, []).append((part, pieces))
+    unknown: dict[bytes, list[tuple[FetchPartResult, list[Buffer]]]] = {}
+    for topic_id, partition in context.unknown:
+        refused = FetchPartResult(UnknownTopicId.code, "", "", partition)
+        unknown.setdefault(topic_id, []).append((refused, []))
+    add_count(out, len(by_topic) + len(unknown), flexible)
+    written: list[Buffer] = []
+    for name, parts in by_topic.items():
+        if version >= IDS_FROM:
+            out += context.ids.get(name) or to_bytes("")
+        else:
+            add_text(out, name, flexible)
+        out = _add_parts(written, out, version, parts)
+    for topic_id, parts in unknown.items():
+        out += topic_id
+        out = _add_parts(written, out, version, parts)
+    if flexible:
+        out.append(0)
+    written.append(out)
+    return written
+
+
+def _add_parts(
+    written: list[Buffer], out: bytearray, version: int, parts: list[tuple[FetchPartResult, list[Buffer]]]
+) -> bytearray:
+    """Add the parts of a topic; gives the bytes to go on with, behind the last records."""
+    flexible = version >= FLEXIBLE_FROM
+    add_count(out, len(parts), flexible)
+    for part, pieces in parts:
+        out += INT32.pack(part.partition)
+        out += INT16.pack(part.error_code)
+        out += INT64.pack(part.high_watermark)
+        out += INT64.pack(part.high_watermark)  # all that is committed is stable
+        if version >= 5:
+            out += INT64.pack(part.log_start_offset)
+        out += b"\x00" if flexible else b"\xff\xff\xff\xff"  # no aborted transactions: null
+        if version >= 11:
+            out += INT32.pack(NO_LEADER)  # read from the leader
+        size = 0
+        for piece in pieces:
+            size += len(piece)
+        add_count(out, size, flexible)
+        if size:
+            written.append(out)
+            written += pieces
+            out = bytearray()
+        if flexible:
+            _add_leader(out, part)
+    if flexible:
+        out.append(0)
+    return out
+
+
+def _add_leader(out: bytearray, part: FetchPartResult) -> None:
+    """Who leads, told with the error that this broker does not."""
+    if part.error_code == NO_ERROR or part.leader == NO_LEADER:
+        out.append(0)
+        return
+    out += b"\x01\x01"
+    add_uvarint(out, 9)
+    out += INT32.pack(part.leader)
+    out += INT32.pack(part.leader_epoch)
+    out.append(0)

@@ -1,0 +1,86 @@
+"""What brokers have on disk: DeleteRecords, DescribeLogDirs."""
+
+from typing import Any
+
+from ottla.wire.admin import (
+    DeletedRecords,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DescribedLogDir,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    RecordsToDelete,
+)
+from ottla.wire.dialect import IncomingRequest
+from ottla.wire.errors import OttlaError
+from ottla.wire.kafka.api import Asked, KafkaApi, Read, by_topic, failed_at_top
+from ottla.wire.kafka.schemas import Values
+from ottla.wire.messages import Api, PartitionName
+
+
+def read_delete_records(asked: Asked) -> Read:
+    parts = [
+        RecordsToDelete(topic.name, one.partition_index, one.offset)
+        for topic in asked.entity.topics
+        for one in topic.partitions
+    ]
+    return Read(DeleteRecordsRequest(parts, asked.entity.timeout_ms))
+
+
+def write_delete_records(request: IncomingRequest, message: DeleteRecordsResponse) -> Values:
+    return {
+        "topics": [
+            {"name": topic, "partitions": [_deleted(part) for part in parts]}
+            for topic, parts in by_topic(message.partitions).items()
+        ]
+    }
+
+
+def _deleted(part: DeletedRecords) -> dict[str, Any]:
+    return {"partition_index": part.partition, "low_watermark": part.low_watermark, "error_code": part.error_code}
+
+
+def failed_delete_records(request: IncomingRequest, error: OttlaError) -> Values:
+    message = request.message
+    assert isinstance(message, DeleteRecordsRequest)
+    failed = [DeletedRecords(error.code, str(error), part.topic, part.partition) for part in message.partitions]
+    return write_delete_records(request, DeleteRecordsResponse(failed))
+
+
+def read_describe_log_dirs(asked: Asked) -> Read:
+    topics = asked.entity.topics
+    names = (
+        [PartitionName(topic.topic, number) for topic in topics for number in topic.partitions]
+        if topics is not None
+        else None
+    )
+    return Read(DescribeLogDirsRequest(names))
+
+
+def write_describe_log_dirs(request: IncomingRequest, message: DescribeLogDirsResponse) -> Values:
+    return {"results": [_folder(folder) for folder in message.folders]}
+
+
+def _folder(folder: DescribedLogDir) -> dict[str, Any]:
+    return {
+        "error_code": folder.error_code,
+        "log_dir": folder.folder,
+        "topics": [
+            {
+                "name": topic,
+                "partitions": [
+                    {"partition_index": one.partition, "partition_size": one.size, "offset_lag": one.lag}
+                    for one in replicas
+                ],
+            }
+            for topic, replicas in by_topic(folder.replicas).items()
+        ],
+        "total_bytes": folder.total_bytes,
+        "usable_bytes": folder.usable_bytes,
+    }
+
+
+LOG_APIS = [
+    KafkaApi(Api.DELETE_RECORDS, 0, 2, read_delete_records, write_delete_records, failed_delete_records),
+    KafkaApi(Api.DESCRIBE_LOG_DIRS, 1, 4, read_describe_log_dirs, write_describe_log_dirs, failed_at_top),
+]
