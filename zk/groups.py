@@ -1,18 +1,20 @@
 """Groups in ZooKeeper: what their coordinators read when they begin, and the operations of what they write."""
 
 import asyncio
+import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ottla.wire.errors import OttlaError
 from ottla.wire.names import TopicPartition, check_topic_name
-from ottla.zk.errors import NodeExists, NoNode, NotEmpty
-from ottla.zk.operations import Create, Delete, Operation, SetData
+from ottla.zk.errors import BadVersion, MultiFailed, NoNode
+from ottla.zk.operations import Check, Create, Delete, Operation, SetData, Stat, in_chunks
 from ottla.zk.session.session import ZkSession
 from ottla.zk.znodes.consumers import (
     PARENT,
     CommitZnode,
     GroupZnode,
+    LifeZnode,
     MemberZnode,
     OffsetZnode,
     OwnerZnode,
@@ -34,11 +36,13 @@ class Committed:
 
 @dataclass
 class LoadedGroup:
-    """A group as it stands in ZooKeeper. ``version`` of its znode is what fences coordinators."""
+    """A group as it stands in ZooKeeper. ``version`` of its znode, with its life, is what fences coordinators."""
 
     group: str
     znode: GroupZnode
     version: int
+    czxid: int
+    """By which write its znode was made."""
     offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
     members: set[str] = field(default_factory=set)
     """Those that stand below ids,"""
@@ -51,9 +55,31 @@ class LoadedGroup:
     unreadable: set[TopicPartition] = field(default_factory=set)
     """Where an offset stands that is none: as if nothing had been committed."""
 
+    def fence(self, record: GroupZnode | None = None) -> list[Operation]:
+        """How a write of this group's coordinator begins; with what the group's znode has from then on, if that changes.
+
+        Invariant [I22]: the first operation fails once another broker has taken the group over, the second once it was deleted,
+        also if it was made anew and its znode has the same version again: ids of lives never come again.
+        """
+        path = GroupZnode.path(self.group)
+        head = Check(path, self.version) if record is None else SetData(path, record.encode(), self.version)
+        return [head, Check(LifeZnode.path(self.group, self.znode.life), 0)]
+
+
+FENCE = 2
+"""How many operations a fence has."""
+
 
 async def load_group(session: ZkSession, group: str, *, make: bool = True) -> LoadedGroup | None:
-    """Everything about a group. One that does not exist is made, if wanted: its version fences from the first write on."""
+    """Everything about a group, as ``find_group``."""
+    loaded = await find_group(session, group, make=make)
+    if loaded is not None:
+        await _load_below(session, loaded)
+    return loaded
+
+
+async def find_group(session: ZkSession, group: str, *, make: bool = True) -> LoadedGroup | None:
+    """A group's own znode. One that does not exist is made, if wanted: its version fences from the first write on."""
     await session.sync("/")
     path = GroupZnode.path(group)
     try:
@@ -61,14 +87,83 @@ async def load_group(session: ZkSession, group: str, *, make: bool = True) -> Lo
     except NoNode:
         if not make:
             return None
-        try:
-            await session.create(path, GroupZnode().encode())
-        except NodeExists:
-            pass
+        await _make_group(session, group)
         data, stat = await session.get(path)
-    loaded = LoadedGroup(group, GroupZnode.decode(group, data), stat.version)
+    return LoadedGroup(group, GroupZnode.decode(group, data), stat.version, stat.czxid)
+
+
+async def _load_below(session: ZkSession, loaded: LoadedGroup) -> None:
+    loaded.offsets, loaded.owners, loaded.folders, loaded.unreadable = {}, {}, set(), set()
     await asyncio.gather(_load_offsets(session, loaded), _load_owners(session, loaded), _load_members(session, loaded))
-    return loaded
+
+
+async def _make_group(session: ZkSession, group: str) -> None:
+    """Its version begins with 1: whoever has seen a znode of version 0 saw one that was made by hand."""
+    path, life = GroupZnode.path(group), _new_life()
+    made: list[Operation] = [
+        Create(path),
+        SetData(path, GroupZnode(life=life).encode(), 0),
+        Create(LifeZnode.path(group, life)),
+    ]
+    try:
+        await session.multi(made)
+    except MultiFailed:
+        pass  # somebody else was faster, or the next step tells what is wrong
+
+
+async def take_over(session: ZkSession, loaded: LoadedGroup, coordinator: int, now_ms: int) -> None:
+    """Write that a broker coordinates a group, and read what is below it. BadVersion if another was faster.
+
+    Invariant [I22]: in this order. Who did before can write nothing more once it is written; what it wrote until then is read.
+    """
+    life = loaded.znode.life or _new_life()
+    mine = replace(loaded.znode, coordinator=coordinator, touched_ms=loaded.znode.touched_ms or now_ms, life=life)
+    operations = loaded.fence(mine)
+    if not loaded.znode.life:
+        operations[1] = Create(LifeZnode.path(loaded.group, life))
+    try:
+        stat = (await session.multi(operations))[0]
+    except MultiFailed as failed:
+        raise BadVersion(f"group {loaded.group!r} changed hands while it was read: {failed}") from None
+    assert isinstance(stat, Stat)
+    if (
+        stat.czxid != loaded.czxid
+    ):  # a group made by hand, deleted, made anew, and changed as often: nothing that was read holds
+        raise BadVersion(f"group {loaded.group!r} was deleted and made anew while it was read")
+    loaded.znode, loaded.version = mine, stat.version
+    await _load_below(session, loaded)
+
+
+def _new_life() -> str:
+    return uuid.uuid4().hex
+
+
+async def delete_group(session: ZkSession, loaded: LoadedGroup) -> None:
+    """Delete a group and all below it, fenced as any other write of its coordinator. MultiFailed if it has another by now."""
+    path = GroupZnode.path(loaded.group)
+    # First what fences its coordinators: nothing that is still on its way can be written after this.
+    ended: list[Operation] = [
+        SetData(path, b"", loaded.version),
+        Delete(LifeZnode.path(loaded.group, loaded.znode.life), 0),
+    ]
+    stat = (await session.multi(ended))[0]
+    assert isinstance(stat, Stat)
+    below: list[Operation] = [Delete(znode, ANY_VERSION) for znode in await _below(session, path)]
+    for chunk in in_chunks(below):
+        await session.multi([Check(path, stat.version), *chunk])
+    await session.multi([Delete(path, stat.version)])
+
+
+async def _below(session: ZkSession, path: str) -> list[str]:
+    """All znodes below one, leaves first."""
+    try:
+        names = await session.children(path)
+    except NoNode:
+        return []
+    found: list[str] = []
+    for name in names:
+        found += [*await _below(session, f"{path}/{name}"), f"{path}/{name}"]
+    return found
 
 
 async def _load_members(session: ZkSession, loaded: LoadedGroup) -> None:
@@ -138,22 +233,6 @@ async def _children(session: ZkSession, path: str, loaded: LoadedGroup) -> list[
 
 async def group_names(session: ZkSession) -> list[str]:
     return [GroupZnode.group_of(name) for name in await session.children(PARENT)]
-
-
-async def delete_tree(session: ZkSession, path: str) -> None:
-    """Everything below a znode, and it: leaves first. What somebody else deletes meanwhile is fine."""
-    try:
-        names = await session.children(path)
-    except NoNode:
-        return
-    for name in names:
-        await delete_tree(session, f"{path}/{name}")
-    try:
-        await session.delete(path, ANY_VERSION)
-    except NoNode:
-        pass
-    except NotEmpty:
-        raise OttlaError(f"znode {path} got new children while it was deleted") from None
 
 
 # --- what is written -----------------------------------------------------------------------------------------------------

@@ -176,6 +176,11 @@ class ZkSession(ZkRequests):
         return self._life.expires_at
 
     @property
+    def answered_at(self) -> float:
+        """The moment of ``time.monotonic`` when the last request that was answered was sent."""
+        return self.expires_at - self.timeout_s
+
+    @property
     def connected(self) -> bool:
         return self._life.state is SessionState.CONNECTED and not self._closed
 

@@ -1,6 +1,7 @@
 """The znodes of consumer groups, below /consumers/<group>: Kafka's old layout, and what the group's coordinator knows.
 
     /consumers/<group>                              the generation and its members; its znode version fences coordinators
+    /consumers/<group>/life-<id>                    of this group, and of no later one of that name, whose versions begin anew
     /consumers/<group>/ids/<member>                 a member, for people and old tools
     /consumers/<group>/owners/<topic>/<partition>   the member that has the partition
     /consumers/<group>/offsets/<topic>/<partition>  the next offset to be read, in decimal digits
@@ -55,6 +56,8 @@ class GroupZnode:
     coordinator: int = -1
     touched_ms: int = 0
     """When the group was last known to be used."""
+    life: str = ""
+    """Which group of this name it is: one may be deleted and come again. Empty where it was made by hand."""
 
     @classmethod
     def path(cls, group: str) -> str:
@@ -75,6 +78,7 @@ class GroupZnode:
                 "leader": self.leader,
                 "assigned": self.assigned,
                 "touched": self.touched_ms,
+                **({"life": self.life} if self.life else {}),
                 "members": [_member_to_json(member) for member in self.members],
             }
         )
@@ -96,6 +100,7 @@ class GroupZnode:
             else (),
             coordinator=fields.number("coordinator", -1),
             touched_ms=fields.number("touched", 0),
+            life=fields.text("life", ""),
         )
 
 
@@ -134,6 +139,14 @@ def _from_text(fields: Fields, key: str) -> bytes:
         return base64.b64decode(fields.text(key), validate=True)
     except (binascii.Error, ValueError):
         fields.refuse(f"{key!r} is not base64")
+
+
+class LifeZnode:
+    """/consumers/<group>/life-<id>: empty, made with the group or when it is first taken over, deleted before all else."""
+
+    @staticmethod
+    def path(group: str, life: str) -> str:
+        return f"{GroupZnode.path(group)}/life-{name_in_path(life)}"
 
 
 class MemberZnode:

@@ -17,6 +17,8 @@ PERSISTENT_PATHS = (
     "/isr_change_notification",
     "/log_dir_event_notification",
     "/latest_producer_id_block",
+    "/producers",
+    "/producers_ended",
     "/cluster",
     "/ottla",
 )
