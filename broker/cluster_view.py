@@ -1,20 +1,31 @@
 """The cluster as this broker knows it: the metadata cache that every broker has and any client may ask."""
 
+import time
 from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
+from ottla.broker.failed_listeners import FailedListeners
 from ottla.wire.control import TopicConfig, UpdateMetadataRequest
 from ottla.wire.errors import InvalidRequest, UnknownTopicOrPartition
 from ottla.wire.messages import BrokerEndpoint, ListenerAddress
 from ottla.wire.names import NO_EPOCH, NO_LEADER
 from ottla.wire.requests import MetadataResponse, PartitionMetadata, TopicMetadata
 
+DEPARTED_S = 2.0
+"""For so long the metadata names a broker that left, as one that leads nothing.
+
+librdkafka that hears in one answer of a new leader and of a broker that is gone moves the partition to the new leader first and
+away from the old one then, to nobody; it looks again after a second.
+"""
+
 
 class ClusterView:
     """Changed by UpdateMetadata only, so it is exactly as fresh as the controller's last word."""
 
-    def __init__(self, cluster_id: str) -> None:
+    def __init__(self, cluster_id: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._departed: dict[int, tuple[BrokerEndpoint, float]] = {}
         self.cluster_id = cluster_id
         self.controller = -1
         self.known = False
@@ -27,9 +38,11 @@ class ClusterView:
         """Where brokers find each other."""
         self.on_changed: list[Callable[[], None]] = []
         """All are called when the controller has told something new."""
+        self._failed = FailedListeners()
         self._found_through: dict[str, list[BrokerEndpoint]] = {}
         """Where clients find them, by listener; made when somebody asks."""
         self._topics: dict[str, TopicMetadata] = {}
+        self._names: dict[str, str] = {}
         self._versions: dict[tuple[str, int], int] = {}
         self._pieces: list[UpdateMetadataRequest] = []
         """Of everything, while it is being told: until the last piece has come, what was known before stands."""
@@ -42,10 +55,12 @@ class ClusterView:
                 return
             request = self._take_whole()
         self.controller = request.controller_id
+        self._note_departed({broker.id for broker in request.brokers})
         self.brokers = {broker.id: broker for broker in request.brokers}
         self._found_through.clear()
         if request.full:
             self._topics.clear()
+            self._names.clear()
             self._versions.clear()
         for name in request.deleted:
             self._forget(name)
@@ -60,7 +75,8 @@ class ClusterView:
                 continue  # two messages overtook each other: the later decision stands
             self._versions[key] = state.version
             self._set(topic_metadata, PartitionMetadata(
-                state.partition, state.leader, state.leader_epoch, state.replicas, state.isr
+                state.partition, state.leader, state.leader_epoch, state.replicas, state.isr,
+                elr=tuple(state.elr), lost=state.lost,
             ))  # fmt: skip
         self.known = self.known or request.full
         if request.full:
@@ -69,7 +85,10 @@ class ClusterView:
             # An order may be written before another one and told after it: what came since has not become older by that.
             self.version = max(self.version, (request.controller_epoch, request.version))
         for changed in self.on_changed:
-            changed()
+            try:
+                changed()
+            except Exception as error:  # of one listener: the others must hear it, and the controller that it was taken
+                self._failed.note(changed, error)
 
     def _collect(self, request: UpdateMetadataRequest) -> bool:
         """Keep a piece; False if it is the last one of those that were taken already, again because its answer was lost.
@@ -127,22 +146,35 @@ class ClusterView:
         metadata = self._topics.get(topic)
         return metadata.topic_id if metadata is not None else ""
 
+    def topic_name_of(self, topic_id: str) -> str | None:
+        """The name of the topic that has this id, as far as known."""
+        return self._names.get(topic_id)
+
     def describe(self, names: Iterable[str] | None, listener: str) -> MetadataResponse:
         """The answer to a Metadata request that came through a listener: these topics, or all."""
         topics = list(self._topics.values()) if names is None else [self._describe(name) for name in names]
         brokers = self._brokers_through(listener)
-        return MetadataResponse(self.cluster_id, self.controller, brokers, topics, self.version)
+        return MetadataResponse(
+            self.cluster_id, self.controller, brokers, topics, self.version, tuple(self._departed_through(listener))
+        )
+
+    def _note_departed(self, present: set[int]) -> None:
+        now = self._clock()
+        self._departed |= {broker: (where, now) for broker, where in self.brokers.items()}
+        self._departed = {
+            broker: (where, at)
+            for broker, (where, at) in self._departed.items()
+            if broker not in present and now - at < DEPARTED_S
+        }
+
+    def _departed_through(self, listener: str) -> list[BrokerEndpoint]:
+        now = self._clock()
+        return _through(listener, [where for where, at in self._departed.values() if now - at < DEPARTED_S])
 
     def _brokers_through(self, listener: str) -> list[BrokerEndpoint]:
-        """The brokers at their addresses for this listener; one that has others, but not this one, is left out."""
         found = self._found_through.get(listener)
         if found is None:
-            found = self._found_through[listener] = [
-                BrokerEndpoint(broker.id, address.host, address.port, broker.rack)
-                for broker in self.brokers.values()
-                for address in broker.listeners or [ListenerAddress(listener, broker.host, broker.port)]
-                if address.listener == listener
-            ]
+            found = self._found_through[listener] = _through(listener, self.brokers.values())
         return found
 
     def _describe(self, name: str) -> TopicMetadata:
@@ -158,10 +190,12 @@ class ClusterView:
             return
         self._forget(topic.topic)
         self._topics[topic.topic] = TopicMetadata(topic.topic, topic.topic_id, [], topic.config)
+        self._names[topic.topic_id] = topic.topic
 
     def _forget(self, name: str) -> None:
         gone = self._topics.pop(name, None)
         if gone is not None:
+            self._names.pop(gone.topic_id, None)
             for partition in gone.partitions:
                 self._versions.pop((name, partition.partition), None)
 
@@ -171,3 +205,13 @@ class ClusterView:
             missing = len(topic.partitions)
             topic.partitions.append(PartitionMetadata(missing, NO_LEADER, NO_EPOCH, [], []))
         topic.partitions[partition.partition] = partition
+
+
+def _through(listener: str, brokers: Iterable[BrokerEndpoint]) -> list[BrokerEndpoint]:
+    """Brokers at their addresses for this listener; one that has others, but not this one, is left out."""
+    return [
+        BrokerEndpoint(broker.id, address.host, address.port, broker.rack)
+        for broker in brokers
+        for address in broker.listeners or [ListenerAddress(listener, broker.host, broker.port)]
+        if address.listener == listener
+    ]

@@ -91,6 +91,11 @@ class BrokerConfig:
     )
     log_flush_offset_checkpoint_interval_ms: int = setting(60_000, "how often recovery points are written")
     message_max_bytes: int = setting(1024 * 1024 + 12, "the largest record batch")
+    auto_create_topics_enable: bool = setting(
+        True, "whether topics that do not exist are made for Kafka's clients that ask for them; ours never ask so"
+    )
+    num_partitions: int = setting(1, "how many partitions a topic has whose creator does not say")
+    default_replication_factor: int = setting(1, "how many replicas a topic has whose creator does not say")
     min_insync_replicas: int = setting(1, "how many replicas must have a record before acks=all is answered")
     replica_lag_time_max_ms: int = setting(10_000, "a follower that has not caught up for this long is out of sync")
     controlled_shutdown_max_retries: int = setting(
@@ -110,6 +115,9 @@ class BrokerConfig:
         7 * 24 * 60, "how long the offsets of a group are kept that has no members and commits nothing"
     )
     offsets_retention_check_interval_ms: int = setting(600_000, "how often groups that nobody uses are looked for")
+    named_write_expiration_ms: int = setting(
+        7 * 24 * 3600 * 1000, "how long a named write (a Spark sink's) that nobody goes on with is remembered"
+    )
     socket_request_max_bytes: int = setting(100 * 1024 * 1024, "the longest request")
     queued_max_request_bytes: int = setting(512 * 1024 * 1024, "memory for requests that have arrived in part")
     queued_max_response_bytes: int = setting(
@@ -148,7 +156,7 @@ class BrokerConfig:
         _require(retries >= 0, "controlled.shutdown.max.retries", retries, "0 or more")
         for name in (
             "log_segment_bytes", "message_max_bytes", "min_insync_replicas", "socket_request_max_bytes",
-            "queued_max_response_bytes",
+            "queued_max_response_bytes", "num_partitions", "default_replication_factor", "named_write_expiration_ms",
         ):  # fmt: skip
             _require(getattr(self, name) > 0, property_name(name), getattr(self, name), "a positive number")
         busy = self.socket_busy_poll_us

@@ -1,4 +1,5 @@
-"""What a broker asks of the controller, wherever that is: to let others lead, for it shuts down or its disk failed."""
+"""What a broker asks of the controller, wherever that is: to let others lead, for it shuts down or its disk failed; and to
+create a topic that a client wants."""
 
 import asyncio
 import logging
@@ -7,6 +8,7 @@ from typing import Protocol
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.controller.api import Asked, ControllerApi
 from ottla.broker.peers import Identity, connect_as_broker
+from ottla.wire.admin import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from ottla.wire.control import ControlledShutdownRequest, ControlledShutdownResponse
 from ottla.wire.errors import NotController, OttlaError
 from ottla.wire.messages import PartitionName
@@ -69,5 +71,23 @@ async def _ask_controller(
         request = ControlledShutdownRequest(me.broker_id, me.broker_epoch, names)
         answer = await channel.ask(request, ControlledShutdownResponse, SHUTDOWN_TIMEOUT_S + 1)
         return [TopicPartition(name.topic, name.partition) for name in answer.still_led]
+    finally:
+        await channel.close()
+
+
+async def create_topic(member: Member, view: ClusterView, topic: NewTopic, timeout_s: float) -> None:
+    """Have a topic created; who asks here waits until this broker knows of it."""
+    controller = member.controller
+    if controller is not None:
+        await controller.create_topic(topic, Asked("a client's request for its metadata", timeout_s))
+        return
+    endpoint = view.endpoint(view.controller)
+    if endpoint is None:
+        raise NotController("no controller is known")
+    channel = await connect_as_broker(member.identity, endpoint)
+    try:
+        request = CreateTopicsRequest([topic], int(timeout_s * 1000))
+        answer = await channel.ask(request, CreateTopicsResponse, timeout_s + 1)
+        answer.topics[0].raise_if_failed(topic=topic.name)
     finally:
         await channel.close()

@@ -18,8 +18,9 @@ async def open_log_dirs(config: BrokerConfig, cluster: str) -> list[LogDir]:
                 LogDir.open, folder, broker_id=config.broker_id, cluster_id=cluster, config_for=lambda _: defaults
             )
         except OSError as error:
+            why = "it is a file" if isinstance(error, FileExistsError) else error.strerror or error
             raise ConfigError(
-                f"log.dirs={folder} cannot be used: {error.strerror or error}",
+                f"log.dirs={folder} cannot be used: {why}",
                 hint="give a folder on a disk with room, where this user may write",
             ) from None
         opened.append(log_dir)

@@ -74,34 +74,34 @@ class DataLoop:
 
     async def _look(self) -> None:
         membership = self._membership
-        life = membership.identity.broker_epoch
+        broker_epoch = membership.identity.broker_epoch
         if not membership.registered:
             return
-        if membership.data is not DataState.WHOLE and self._heard_in != life:
+        if membership.data is not DataState.WHOLE and self._heard_in != broker_epoch:
             # The controller speaks of a partition that is affected only after it has written that this replica does not
             # count there. If this life ends before, the next one says the same again.
-            if self._all_told(life):
-                await self._report(life)
+            if self._all_told(broker_epoch):
+                await self._report(broker_epoch)
         elif time.monotonic() >= self._stamp_at:
-            await self._stamp(life)
+            await self._stamp(broker_epoch)
 
-    async def _report(self, life: int) -> None:
+    async def _report(self, broker_epoch: int) -> None:
         """Invariant [I14]: folders that took the place of lost ones are stamped, and only then take records that count,
         when nobody waits for the lost ones any more: should those come back before, they are still whole."""
         membership = self._membership
         if membership.data is DataState.LOST:
             if self._waited_for():
                 return
-            await self._stamp(life)
-        if await mark_reported(self._session, membership.identity.broker_id, life):
+            await self._stamp(broker_epoch)
+        if await mark_reported(self._session, membership.identity.broker_id, broker_epoch):
             await asyncio.to_thread(self._trust.reported)
-            self._heard_in = life
+            self._heard_in = broker_epoch
             logger.info("the controller has acted on lost data data=%s", membership.data.value)
             membership.held = False
             self._resume()
 
-    async def _stamp(self, life: int) -> None:
+    async def _stamp(self, broker_epoch: int) -> None:
         data = await asyncio.to_thread(self._trust.stamp)
-        await write_data(self._session, self._membership.identity.broker_id, life, data)
+        await write_data(self._session, self._membership.identity.broker_id, broker_epoch, data)
         self._trust.confirmed(data)
         self._stamp_at = time.monotonic() + STAMP_S

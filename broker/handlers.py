@@ -1,25 +1,35 @@
 """The handlers of all requests, each given the parts that it needs."""
 
+from functools import partial
+
 from ottla import __version__
+from ottla.broker.api.auto_topics import AutoTopics, TopicDefaults
 from ottla.broker.api.control import ControlHandlers
 from ottla.broker.api.controller.configs import ConfigHandlers
 from ottla.broker.api.controller.each import Controller
 from ottla.broker.api.controller.leadership import LeadershipHandlers
 from ottla.broker.api.controller.topics import TopicHandlers
-from ottla.broker.api.describe_configs import DescribeConfigsHandler, broker_defaults
+from ottla.broker.api.delete_records import DeleteRecordsHandler
+from ottla.broker.api.describe_configs import DescribeConfigsHandler, broker_defaults, broker_settings
 from ottla.broker.api.fetch import FetchHandler
 from ottla.broker.api.group_admin import GroupAdminHandlers
 from ottla.broker.api.group_offsets import GroupOffsetHandlers
 from ottla.broker.api.groups import GroupHandlers
+from ottla.broker.api.leader_epochs import OffsetForLeaderEpochHandler
+from ottla.broker.api.log_dirs import DescribeLogDirsHandler
+from ottla.broker.api.lost_leaders import LostLeaders
 from ottla.broker.api.metadata import ApiVersionsHandler, MetadataHandler
+from ottla.broker.api.named_writes import NamedWriteHandlers
 from ottla.broker.api.offsets import ListOffsetsHandler
 from ottla.broker.api.produce import ProduceHandler
 from ottla.broker.api.producer_ids import InitProducerIdHandler
 from ottla.broker.api.replica_fetch import ReplicaFetchHandler
 from ottla.broker.api.routes import Handlers
+from ottla.broker.api.zookeeper_silence import UnlessZooKeeperIsSilent
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.api import ControllerApi
 from ottla.broker.controller.claims import ControllerClaims
+from ottla.broker.controller_client import create_topic
 from ottla.broker.data_folders import log_defaults
 from ottla.broker.groups.new_groups import NewGroups
 from ottla.broker.parts import Parts
@@ -43,22 +53,34 @@ def handlers_of(parts: Parts, handshakes: Handshakes, new_groups: NewGroups, con
     membership, view, session, metrics = parts.membership, parts.view, parts.session, parts.metrics
     partitions, purgatories = parts.replication.partitions, parts.replication.purgatories
     for_replicas = ReplicaFetchHandler(parts.replication.sessions, parts.replication.isr_loop.may_have_caught_up)
-    controller = _controller_of(parts)
+    controller, fetchers = _controller_of(parts), parts.replication.fetchers
+    defaults = TopicDefaults(config.num_partitions, config.default_replication_factor)
+    create = partial(create_topic, membership, view)
+    auto_topics = AutoTopics(view, create, defaults) if config.auto_create_topics_enable else None
+    producer_ids = InitProducerIdHandler(session, membership.identity.broker_id)
     return Handlers(
         produce=ProduceHandler(partitions, view, purgatories.produce, metrics, lambda: membership.unsure),
-        fetch=FetchHandler(partitions, view, purgatories.fetch, metrics, for_replicas),
+        fetch=FetchHandler(partitions, view, purgatories.fetch, metrics, for_replicas, parts.replication.consumers),
         list_offsets=ListOffsetsHandler(partitions, view),
-        metadata=MetadataHandler(view),
+        offset_for_leader_epoch=OffsetForLeaderEpochHandler(partitions, view),
+        metadata=MetadataHandler(view, auto_topics, LostLeaders(view, fetchers.follows, fetchers.is_cut_off)),
         api_versions=ApiVersionsHandler(lambda: membership.identity, handshakes, f"ottla {__version__}"),
-        init_producer_id=InitProducerIdHandler(session, membership.identity.broker_id),
-        topics=TopicHandlers(controller),
+        init_producer_id=producer_ids,
+        topics=TopicHandlers(controller, defaults),
         describe_configs=DescribeConfigsHandler(
-            view, broker_defaults(log_defaults(config), config.min_insync_replicas)
+            view,
+            broker_defaults(log_defaults(config), config.min_insync_replicas),
+            membership.identity.broker_id,
+            broker_settings(config),
         ),
+        describe_log_dirs=DescribeLogDirsHandler(parts.storage.log_dirs, partitions),
+        delete_records=DeleteRecordsHandler(partitions, view, purgatories.delete_records),
         configs=ConfigHandlers(controller),
         leadership=LeadershipHandlers(controller),
         control=ControlHandlers(lambda: membership.identity, handshakes, partitions, view, ControllerClaims(session)),
         groups=GroupHandlers(parts.groups, purgatories.heartbeat, new_groups),
         group_offsets=GroupOffsetHandlers(parts.groups, view, session, new_groups),
         group_admin=GroupAdminHandlers(parts.groups),
+        named_writes=NamedWriteHandlers(session, producer_ids.take),
+        unless_silent=UnlessZooKeeperIsSilent(session),
     )

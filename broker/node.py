@@ -14,6 +14,7 @@ from functools import partial
 
 from ottla import compiled
 from ottla.broker.admin.app import AdminServer
+from ottla.broker.api.consumer_sessions import ConsumerSessions
 from ottla.broker.api.dispatch import Dispatch
 from ottla.broker.api.routes import routes
 from ottla.broker.cluster_view import ClusterView
@@ -27,9 +28,11 @@ from ottla.broker.gauges import Gauges
 from ottla.broker.groups.groups_loop import GroupLimits, Groups
 from ottla.broker.groups.new_groups import NewGroups
 from ottla.broker.handlers import handlers_of
+from ottla.broker.kafka_batches import KafkaBatches
 from ottla.broker.listeners import parse_address
 from ottla.broker.membership_loop import MembershipLoop
 from ottla.broker.metrics import Metrics
+from ottla.broker.named_writes_loop import NamedWritesLoop
 from ottla.broker.parts import Parts, Replication, Storage
 from ottla.broker.peers import BrokerPrincipal, Handshakes, Identity
 from ottla.broker.purgatory import Purgatories
@@ -38,6 +41,7 @@ from ottla.broker.replication.failure_loop import FailureLoop
 from ottla.broker.replication.fetch_loop import Fetchers
 from ottla.broker.replication.fetch_sessions import FetchSessions
 from ottla.broker.replication.isr_loop import IsrLoop
+from ottla.broker.replication.log_start_loop import LogStartLoop
 from ottla.broker.replication.partition import PartitionEvents
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage.data_folder.clean_loop import CleanIntervals, CleanLoop
@@ -49,6 +53,7 @@ from ottla.net.heap import keep_freed_memory
 from ottla.net.reply import Turn
 from ottla.net.server import Server
 from ottla.wire.errors import ConfigError
+from ottla.wire.kafka.dialect import KafkaDialect
 from ottla.wire.messages import ListenerAddress
 from ottla.wire.names import NO_EPOCH, TopicPartition
 from ottla.wire.native import NATIVE
@@ -64,9 +69,6 @@ LEAVE_LIMIT_S = 5.0
 
 GC_THRESHOLDS = (10_000, 10, 10)
 """Requests leave hardly any cycles behind: the default of 700 objects would look for some every few requests."""
-
-DIALECTS = (NATIVE,)
-"""What is spoken at the listeners; the first bytes of a connection pick one."""
 
 
 class Node:
@@ -117,6 +119,7 @@ class Node:
         membership = self._member = self._membership(session, identity, view, storage)
         replication = self._start_replication(session, membership, view, storage)
         groups = self._start_groups(session, membership, view, replication.purgatories)
+        self._start_forgetting_writes(session, membership)
         parts = Parts(session, membership, view, storage, replication, groups, self._metrics)
         server = await self._serve(parts)
         await self._start_admin(server, parts)
@@ -200,16 +203,26 @@ class Node:
         failures = FailureLoop(lambda failed: report_failed_replicas(membership, view, failed))
         self._stops(failures.stop)
         durable = DurablePartitions(storage.flusher)
+        log_starts = LogStartLoop(storage.log_dirs)
+        self._stops(log_starts.stop)
         sessions = FetchSessions(partitions, self._turn, self._metrics.bytes_out)
         purgatories = Purgatories(self._turn)
+        consumers = ConsumerSessions(partitions, view, purgatories.fetch, self._metrics.bytes_out)
 
         events.on_role.append(fetchers.update)
         events.on_grown += [sessions.partition_changed, durable.partition_grown]
-        events.on_committed += [purgatories.partition_changed, sessions.partition_committed]
-        events.on_changed += [purgatories.partition_changed, sessions.partition_changed, durable.partition_grown]
-        events.on_changed += [failures.partition_changed, isr_loop.partition_changed]
+        events.on_committed += [
+            purgatories.partition_changed,
+            consumers.partition_changed,
+            sessions.partition_committed,
+        ]
+        events.on_changed += [purgatories.partition_changed, consumers.partition_changed]
+        events.on_changed += [sessions.partition_changed, durable.partition_grown]
+        events.on_changed += [failures.partition_changed, isr_loop.partition_changed, purgatories.start_changed]
+        events.on_start_moved += [log_starts.start_moved, sessions.partition_committed]
+        events.on_start_kept += [purgatories.start_changed, fetchers.update]
         membership.on_fenced.append(partitions.step_down_all)
-        return Replication(partitions, fetchers, sessions, purgatories, isr_loop)
+        return Replication(partitions, fetchers, sessions, consumers, purgatories, isr_loop)
 
     # --- groups --------------------------------------------------------------------------------------------------------
 
@@ -224,6 +237,13 @@ class Node:
         self._stops(groups.stop)
         return groups
 
+    def _start_forgetting_writes(self, session: ZkSession, membership: MembershipLoop) -> None:
+        writes = NamedWritesLoop(
+            session, lambda: membership.controller is not None, self._config.named_write_expiration_ms
+        )
+        writes.start()
+        self._stops(writes.stop)
+
     # --- serving -------------------------------------------------------------------------------------------------------
 
     async def _serve(self, parts: Parts) -> Server:
@@ -231,13 +251,14 @@ class Node:
         new_groups = NewGroups()
         handlers = handlers_of(parts, handshakes, new_groups, self._config)
         dispatch = Dispatch(routes(handlers), self._metrics)
-        server = Server(dispatch, self._config.limits(), self._turn, DIALECTS)
+        dialects = (NATIVE, KafkaDialect(parts.view, KafkaBatches().convert))
+        server = Server(dispatch, self._config.limits(), self._turn, dialects)
 
         def broker_lost(connection: Connection) -> None:
             if isinstance(connection.principal, BrokerPrincipal):
                 membership.peer_lost(connection.principal.broker_id)
 
-        server.on_closed += [handshakes.closed, new_groups.closed, broker_lost]
+        server.on_closed += [handshakes.closed, new_groups.closed, parts.replication.consumers.end, broker_lost]
         self._stops(server.stop)
         listeners = self._config.all_listeners()
         for address in listeners.bound:
@@ -280,8 +301,8 @@ class Node:
             parts.session,
             membership,
             parts.storage.trust,
-            all_told=lambda life: (
-                view.told_in == life and view.replicas_of(config.broker_id) <= partitions.told_in(life)
+            all_told=lambda broker_epoch: (
+                view.told_in == broker_epoch and view.replicas_of(config.broker_id) <= partitions.told_in(broker_epoch)
             ),
             waited_for=lambda: partitions.waited_for,
             resume=partial(parts.replication.fetchers.update_all, partitions),

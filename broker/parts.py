@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ottla.broker.api.consumer_sessions import ConsumerSessions
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.data_trust import DataTrust
 from ottla.broker.groups.groups_loop import Groups
@@ -29,6 +30,7 @@ class Replication:
     partitions: Partitions
     fetchers: Fetchers
     sessions: FetchSessions
+    consumers: ConsumerSessions
     purgatories: Purgatories
     isr_loop: IsrLoop
 

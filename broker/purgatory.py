@@ -177,12 +177,18 @@ class Purgatories:
         """Fetches of consumers, until more records are committed."""
         self.heartbeat = Purgatory(turn)
         """Heartbeats of groups' members, until they must join again."""
+        self.delete_records = Purgatory(turn)
+        """Deletions of records, until every replica in sync has heard of them."""
 
     def partition_changed(self, partition: Located) -> None:
         """More of it is committed, or it is not what it was."""
         where = partition.where
         self.produce.touch(where)
         self.fetch.touch(where)
+
+    def start_changed(self, partition: Located) -> None:
+        """A replica begins later, or the partition is not what it was."""
+        self.delete_records.touch(partition.where)
 
 
 def _complete(operation: Waiting, result_of: Callable[[], Reply | None]) -> None:

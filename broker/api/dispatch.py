@@ -39,7 +39,7 @@ class Dispatch:
         }
 
     def __call__(self, request: IncomingRequest, connection: Peer) -> Answer:
-        entry = self._table.get(request.api)
+        entry = self._table.get(request.message.api)
         if entry is None:
             return self._failed(request, UnsupportedVersion(f"api {request.api} is not served here"))
         handler, rule, timing = entry
@@ -50,6 +50,8 @@ class Dispatch:
             reply: Answer = handler(request, connection)
         except Exception as error:
             reply = self._failed(request, error)
+            if reply is None:
+                connection.close()  # with acks=0 there is no other way to tell
         timing.observe(time.perf_counter() - began)
         return self._guarded(request, reply) if isinstance(reply, asyncio.Future) else reply
 

@@ -1,6 +1,7 @@
 """Fetch: give record batches of many partitions, waiting for enough of them if there are not."""
 
-from ottla.broker.api.parts import ANSWER_MAX, check_parts, client_error
+from ottla.broker.api.consumer_sessions import WAIT_MAX_S, ConsumerSessions, refusal
+from ottla.broker.api.parts import ANSWER_MAX, check_parts
 from ottla.broker.api.replica_fetch import ReplicaFetchHandler
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.metrics import Metrics
@@ -15,11 +16,12 @@ from ottla.wire.errors import OttlaError
 from ottla.wire.messages import CONSUMER
 from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
-WAIT_MAX_S = 300.0
-
 
 class FetchHandler:
-    """Reads what there is; a fetch that finds too little waits in the purgatory until its partitions have more."""
+    """Reads what there is; a fetch that finds too little waits in the purgatory until its partitions have more.
+
+    Followers, and consumers that have what they name kept, are served by their sessions.
+    """
 
     def __init__(
         self,
@@ -28,12 +30,14 @@ class FetchHandler:
         room: Purgatory,
         metrics: Metrics,
         for_replicas: ReplicaFetchHandler,
+        sessions: ConsumerSessions,
     ) -> None:
         self._partitions = partitions
         self._view = view
         self._room = room
         self._bytes_out = metrics.bytes_out
         self._for_replicas = for_replicas
+        self._sessions = sessions
 
     def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply | Later:
         request = incoming.message
@@ -41,6 +45,12 @@ class FetchHandler:
         check_parts(request.parts)
         if request.replica_id != CONSUMER:
             return self._for_replicas(request, connection)
+        if request.since_last:
+            return self._sessions.get(connection, len(request.parts)).fetch(request)
+        if request.keep:
+            session = self._sessions.begin(connection, len(request.parts))
+            if session is not None:
+                return session.fetch(request)
         fetch = _Fetch(self._partitions, self._view, request)
         wait_s = min(max(request.max_wait_ms, 0) / 1000, WAIT_MAX_S)
         fetch.look()
@@ -175,14 +185,5 @@ class _Fetch:
     def _refuse(self, part: FetchPart, why: OttlaError) -> int:
         """Answer a part that cannot be read."""
         self.failed = True
-        leader, leader_epoch = self._view.leader_of(part.topic, part.partition)
-        why = client_error(why, part.topic, leader)
-        start = self._partitions.log_start_offset(part.topic, part.partition)
-        self.results.append(
-            FetchPartResult(
-                why.code, str(why), part.topic, part.partition,
-                log_start_offset=start, leader=leader, leader_epoch=leader_epoch,
-                topic_id=self._view.topic_id_of(part.topic),
-            )
-        )  # fmt: skip
+        self.results.append(refusal(part, why, self._partitions, self._view))
         return 0

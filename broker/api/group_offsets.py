@@ -2,14 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from ottla.broker.api.later import later
 from ottla.broker.api.parts import check_parts
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.groups.groups_loop import Coordinated, Groups
 from ottla.broker.groups.mirror import subscribed_topics
-from ottla.broker.groups.new_groups import NewGroups
+from ottla.broker.groups.new_groups import GroupsOfConnection, NewGroups
 from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.dialect import IncomingRequest
@@ -17,6 +17,7 @@ from ottla.wire.errors import (
     CoordinatorNotAvailable,
     GroupIdNotFound,
     GroupSubscribedToTopic,
+    InconsistentTopicId,
     InvalidRequest,
     NotCoordinator,
     OffsetMetadataTooLarge,
@@ -41,9 +42,17 @@ from ottla.wire.names import TopicPartition
 from ottla.zk.errors import NoNode, ZkError
 from ottla.zk.groups import Committed, GroupWrite
 from ottla.zk.session.session import ZkSession
-from ottla.zk.znodes.consumers import CommitZnode, GroupZnode
+from ottla.zk.znodes.consumers import CommitZnode, GroupZnode, LifeZnode
+from ottla.zk.znodes.json_fields import MalformedZnode
 
 GROUPS_MAX = 1000
+
+PIECE_PARTS = 500
+PIECE_BYTES = 200_000
+"""As much of a commit is written at a time: others find room in the same multi, and ZooKeeper takes no more than a megabyte."""
+
+_PART_BYTES = 400
+"""What a part takes besides its names and metadata: two znodes, and the folders of a topic."""
 
 
 class GroupOffsetHandlers:
@@ -59,12 +68,10 @@ class GroupOffsetHandlers:
         request = incoming.message
         assert isinstance(request, OffsetCommitRequest)
         check_parts(request.parts)
-        if self._groups.loaded(request.group_id) is None:
-            self._new_groups.count(connection, request.group_id)
-        return later(self._commit(request))
+        return later(self._commit(request, self._new_groups.of(connection)))
 
-    async def _commit(self, request: OffsetCommitRequest) -> Reply:
-        coordinated = await self._groups.get(request.group_id)
+    async def _commit(self, request: OffsetCommitRequest, made_for: GroupsOfConnection) -> Reply:
+        coordinated = await made_for.get_or_make(self._groups, request.group_id)
         coordinated.group.check_commit(
             request.member_id, request.group_instance_id, request.generation_id, time.monotonic()
         )
@@ -78,24 +85,48 @@ class GroupOffsetHandlers:
             else:
                 results.append(OffsetCommitPartResult(error.code, str(error), part.topic, part.partition))
 
-        def fill(write: GroupWrite) -> None:
-            for part in good:
-                where = TopicPartition(part.topic, part.partition)
-                write.commit(
-                    where,
-                    Committed(
-                        part.offset, CommitZnode(part.leader_epoch, part.metadata, self._view.topic_id_of(part.topic))
-                    ),
-                )
-
-        if good:
-            await self._written(coordinated, fill)
+        errors = await self._write_in_pieces(coordinated, good)
+        for place, part in enumerate(request.parts):
+            error = errors.get(TopicPartition(part.topic, part.partition))
+            if error is not None:
+                results[place] = OffsetCommitPartResult(error.code, str(error), part.topic, part.partition)
         return Reply(OffsetCommitResponse(results))
+
+    async def _write_in_pieces(
+        self, coordinated: Coordinated, parts: list[OffsetCommitPart]
+    ) -> dict[TopicPartition, OttlaError]:
+        """Commit as much at a time as a multi takes; what could not be written, and why. Raises if nothing could.
+
+        Every piece is fenced as any write is. All are put at once: nothing that the group decides later comes between them.
+        """
+        pieces = list(in_pieces(coordinated.group.group_id, parts))
+        written = [self._written(coordinated, self._filled(piece)) for piece in pieces]
+        outcomes = await asyncio.gather(*written, return_exceptions=True)
+        for outcome in outcomes:
+            if outcome is not None and (len(pieces) == 1 or not isinstance(outcome, OttlaError)):
+                raise outcome
+        failed = [(piece, why) for piece, why in zip(pieces, outcomes, strict=True) if isinstance(why, OttlaError)]
+        if failed and len(failed) == len(pieces):
+            raise failed[0][1]
+        return {TopicPartition(part.topic, part.partition): why for piece, why in failed for part in piece}
+
+    def _filled(self, piece: list[OffsetCommitPart]) -> Callable[[GroupWrite], None]:
+        def fill(write: GroupWrite) -> None:
+            for part in piece:
+                topic_id = part.topic_id or self._view.topic_id_of(part.topic)
+                commit = CommitZnode(part.leader_epoch, part.metadata, topic_id)
+                write.commit(TopicPartition(part.topic, part.partition), Committed(part.offset, commit))
+
+        return fill
 
     def _why_not(self, part: OffsetCommitPart) -> OttlaError | None:
         known = self._view.topic(part.topic)
         if known is None or not 0 <= part.partition < len(known.partitions):
             return UnknownTopicOrPartition(f"there is no {part.topic[:100]}-{part.partition}")
+        if part.topic_id and part.topic_id != known.topic_id:
+            return InconsistentTopicId(
+                f"topic {part.topic!r} was made anew since that was read; nothing of it is committed"
+            )
         if not 0 <= part.offset < 2**63:
             return InvalidRequest(f"offset {part.offset}")
         limit = self._groups.limits.offset_metadata_max_bytes
@@ -103,7 +134,8 @@ class GroupOffsetHandlers:
             return OffsetMetadataTooLarge(f"{len(part.metadata)} characters; allowed are {limit} bytes")
         return None
 
-    async def _written(self, coordinated: Coordinated, fill: Callable[[GroupWrite], None]) -> None:
+    def _written(self, coordinated: Coordinated, fill: Callable[[GroupWrite], None]) -> "asyncio.Future[None]":
+        """Done once it stands in ZooKeeper."""
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(error: OttlaError | None) -> None:
@@ -114,13 +146,15 @@ class GroupOffsetHandlers:
                     written.set_result(None)
 
         self._groups.commit(coordinated, fill, done)
-        await written
+        return written
 
     def fetch(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, OffsetFetchRequest)
         if len(request.groups) > GROUPS_MAX:
             raise InvalidRequest(f"{len(request.groups)} groups in one request; at most {GROUPS_MAX}")
+        if len({group.group_id for group in request.groups}) != len(request.groups):
+            raise InvalidRequest(f"{len(request.groups)} groups in one request, and some are named twice")
         for group in request.groups:
             check_parts(group.parts or ())
         return later(self._fetch_all(request.groups))
@@ -135,8 +169,9 @@ class GroupOffsetHandlers:
         except GroupIdNotFound:
             missing = [OffsetFetchPartResult(0, "", part.topic, part.partition) for part in group.parts or ()]
             return OffsetFetchGroupResult(0, "", group.group_id, tuple(missing))
-        except OttlaError as error:
-            return OffsetFetchGroupResult(error.code, str(error), group.group_id)
+        except OttlaError as error:  # each part bears it too: old versions of Kafka's have no other place for it
+            failed = [OffsetFetchPartResult(error.code, "", part.topic, part.partition) for part in group.parts or ()]
+            return OffsetFetchGroupResult(error.code, str(error), group.group_id, tuple(failed))
         offsets = coordinated.loaded.offsets
         wanted = (
             [TopicPartition(part.topic, part.partition) for part in group.parts]
@@ -154,15 +189,21 @@ class GroupOffsetHandlers:
 
     async def _check_still_mine(self, coordinated: Coordinated) -> None:
         """What is at hand is what stands in ZooKeeper only as long as nobody else may write there."""
+        loaded = coordinated.loaded
         try:
             await self._session.sync("/")
-            stat = await self._session.exists(GroupZnode.path(coordinated.group.group_id))
+            (data, stat), life = await asyncio.gather(
+                self._session.get(GroupZnode.path(loaded.group)),
+                self._session.exists(LifeZnode.path(loaded.group, loaded.znode.life)),
+            )
+            coordinator = GroupZnode.decode(loaded.group, data).coordinator
         except NoNode:
-            stat = None
-        except ZkError as error:
+            raise NotCoordinator(f"group {loaded.group!r} was deleted meanwhile") from None
+        except (ZkError, MalformedZnode) as error:
             raise CoordinatorNotAvailable(f"ZooKeeper cannot be asked: {error}") from None
-        newest = coordinated.loaded.version + coordinated.writing
-        if coordinated.over or stat is None or stat.version > newest:
+        # Its version alone would not tell: of the writes that are on their way one may be another broker's, who took it over.
+        newest = loaded.version + coordinated.writing
+        if coordinated.over or life is None or stat.version > newest or coordinator != self._groups.broker_id:
             raise NotCoordinator("another broker coordinates this group by now")
 
     def delete(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
@@ -194,6 +235,22 @@ class GroupOffsetHandlers:
         if good:
             await self._written(coordinated, fill)
         return Reply(OffsetDeleteResponse(0, "", tuple(results)))
+
+
+def in_pieces(group: str, parts: Iterable[OffsetCommitPart]) -> Iterator[list[OffsetCommitPart]]:
+    """What can be committed at a time."""
+    of_group = 2 * len(GroupZnode.path(group))
+    piece: list[OffsetCommitPart] = []
+    size = 0
+    for part in parts:
+        count = of_group + _PART_BYTES + 2 * len(part.topic) + 6 * len(part.metadata)  # as json escapes the worst of it
+        if piece and (len(piece) == PIECE_PARTS or size + count > PIECE_BYTES):
+            yield piece
+            piece, size = [], 0
+        piece.append(part)
+        size += count
+    if piece:
+        yield piece
 
 
 def _told(where: TopicPartition, committed: Committed | None) -> OffsetFetchPartResult:

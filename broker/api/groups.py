@@ -59,8 +59,6 @@ class GroupHandlers:
         request = incoming.message
         assert isinstance(request, JoinGroupRequest)
         self._check_join(request)
-        if self._groups.loaded(request.group_id) is None:
-            self._new_groups.count(connection, request.group_id)
         client = Client(incoming.client_id, connection.ip)
         wait = Later()
 
@@ -70,7 +68,7 @@ class GroupHandlers:
             wait.on_abandoned = partial(one.group.forget, wait)
             self._groups.apply(one, one.group.join(wait, request, client, time.monotonic()))
 
-        return self._with_group(request.group_id, wait, join)
+        return self._with_group(request.group_id, wait, join, maker=connection)
 
     def _check_join(self, request: JoinGroupRequest) -> None:
         limits = self._groups.limits
@@ -93,10 +91,12 @@ class GroupHandlers:
         wait = Later()
 
         def sync(one: Coordinated) -> None:
+            if wait.abandoned:
+                return  # as above: nobody waits, so nobody is to count as waiting
             wait.on_abandoned = partial(one.group.forget, wait)
             self._groups.apply(one, one.group.sync(wait, request, time.monotonic()))
 
-        return self._with_group(request.group_id, wait, sync)
+        return self._with_group(request.group_id, wait, sync, maker=connection)
 
     def heartbeat(self, incoming: IncomingRequest, connection: Peer) -> Later | Reply:
         request = incoming.message
@@ -110,7 +110,7 @@ class GroupHandlers:
         def heartbeat(one: Coordinated) -> None:
             wait.give(_alive(one.group.heartbeat(*who, time.monotonic())))
 
-        return self._with_group(request.group_id, wait, heartbeat, make=False)
+        return self._with_group(request.group_id, wait, heartbeat)
 
     def _heard(self, one: Coordinated, request: HeartbeatRequest) -> Later | Reply:
         who = request.member_id, request.group_instance_id, request.generation_id
@@ -138,19 +138,24 @@ class GroupHandlers:
             self._groups.apply(one, effects)
             wait.give(Reply(LeaveGroupResponse(0, "", tuple(left))))
 
-        return self._with_group(request.group_id, wait, leave, make=False)
+        return self._with_group(request.group_id, wait, leave)
 
     def _with_group(
-        self, group_id: str, wait: Later, work: Callable[[Coordinated], None], *, make: bool = True
+        self, group_id: str, wait: Later, work: Callable[[Coordinated], None], *, maker: Peer | None = None
     ) -> Later:
-        """Do it now if the group is at hand, else when it is."""
+        """Do it now if the group is at hand, else when it is. One that does not exist is made for ``maker``."""
         at_hand = self._groups.loaded(group_id)
         if at_hand is not None:
             work(at_hand)
             return wait
 
+        made_for = self._new_groups.of(maker) if maker is not None else None
+
         async def load_and_work() -> Reply:
-            one = await self._groups.get(group_id, make=make)
+            if made_for is not None:
+                one = await made_for.get_or_make(self._groups, group_id)
+            else:
+                one = await self._groups.get(group_id, make=False)
             if one.over:
                 raise NotCoordinator(f"group {group_id!r} has another coordinator by now")
             work(one)

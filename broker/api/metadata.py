@@ -1,7 +1,11 @@
 """Metadata: who is in the cluster and who leads what; ApiVersions: what can be asked here."""
 
+import asyncio
 from collections.abc import Callable
 
+from ottla.broker.api.auto_topics import AutoTopics
+from ottla.broker.api.later import later
+from ottla.broker.api.lost_leaders import LostLeaders
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.peers import Handshakes, Identity
 from ottla.net.peer import Peer
@@ -17,10 +21,15 @@ TOPICS_MAX = 10_000
 class MetadataHandler:
     """What clients are told of the brokers' addresses depends on the listener through which they came in."""
 
-    def __init__(self, view: ClusterView) -> None:
+    def __init__(
+        self, view: ClusterView, auto_topics: AutoTopics | None = None, lost_leaders: LostLeaders | None = None
+    ) -> None:
+        """With ``auto_topics``, what does not exist is made for those who ask so."""
         self._view = view
+        self._lost_leaders = lost_leaders
+        self._auto_topics = auto_topics
 
-    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply:
+    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply | asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, MetadataRequest)
         if request.topics is not None and len(request.topics) > TOPICS_MAX:
@@ -29,7 +38,23 @@ class MetadataHandler:
             raise BrokerNotAvailable("this broker has just started and knows nothing of the cluster yet")
         if request.topics is None:
             return Reply(self._view.describe(None, connection.listener))
-        return Reply(self._describe(request.topics, connection.listener))
+        names = list(dict.fromkeys(request.topics))  # each is told once, however often it is named
+        if request.auto_create and self._auto_topics is not None:
+            missing = [name for name in self._auto_topics.missing(names) if _is_legal(name)]
+            if missing:
+                return later(self._make_and_describe(self._auto_topics, missing, names, connection.listener))
+        lost = self._lost_leaders
+        if lost is not None and lost.can_tell(names):
+            return later(self._describe_later(lost, names, connection.listener))
+        return Reply(self._describe(names, connection.listener))
+
+    async def _describe_later(self, lost: LostLeaders, names: list[str], listener: str) -> Reply:
+        await lost.wait(names)
+        return Reply(self._describe(names, listener))
+
+    async def _make_and_describe(self, auto: AutoTopics, missing: list[str], names: list[str], listener: str) -> Reply:
+        await auto.make(missing)
+        return Reply(self._describe(names, listener))
 
     def _describe(self, names: list[str], listener: str) -> MetadataResponse:
         """These topics. A name that no topic can have is told apart from one that none has yet: nobody need ask again."""
@@ -43,6 +68,14 @@ class MetadataHandler:
         response = self._view.describe(legal, listener)
         response.topics += refused
         return response
+
+
+def _is_legal(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except InvalidTopic:
+        return False
+    return True
 
 
 class ApiVersionsHandler:

@@ -9,9 +9,10 @@ from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
 from ottla.net.peer import Peer
 from ottla.net.reply import Reply
+from ottla.wire.batch import read_fields
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import InvalidRequest, OttlaError
-from ottla.wire.messages import EARLIEST, LATEST
+from ottla.wire.messages import EARLIEST, LATEST, MAX_TIMESTAMP
 from ottla.wire.records import RecordBatch, find_offset_by_timestamp
 from ottla.wire.requests import ListOffsetsPart, ListOffsetsPartResult, ListOffsetsRequest, ListOffsetsResponse
 
@@ -31,12 +32,12 @@ class ListOffsetsHandler:
         request = incoming.message
         assert isinstance(request, ListOffsetsRequest)
         check_parts(request.parts)
-        if any(part.timestamp_ms >= 0 for part in request.parts):
+        if any(_is_searched(part) for part in request.parts):
             return later(self._search(request.parts))
         return Reply(ListOffsetsResponse([self._end_of(part) for part in request.parts]))
 
     async def _search(self, parts: list[ListOffsetsPart]) -> Reply:
-        found = [self._end_of(part) if part.timestamp_ms < 0 else await self._find(part) for part in parts]
+        found = [await self._find(part) if _is_searched(part) else self._end_of(part) for part in parts]
         return Reply(ListOffsetsResponse(found))
 
     def _end_of(self, part: ListOffsetsPart) -> ListOffsetsPartResult:
@@ -44,18 +45,21 @@ class ListOffsetsHandler:
             partition = self._led(part)
             if part.timestamp_ms not in (LATEST, EARLIEST):
                 raise InvalidRequest(
-                    f"timestamp {part.timestamp_ms}; give {LATEST} (latest), {EARLIEST} (earliest) or a time in ms"
+                    f"timestamp {part.timestamp_ms}; give {LATEST} (latest), {EARLIEST} (earliest),"
+                    f" {MAX_TIMESTAMP} (largest timestamp) or a time in ms"
                 )
             offset = partition.latest() if part.timestamp_ms == LATEST else partition.log.log_start_offset
+            timestamp_ms = _timestamp_from(partition, part.from_offset) if part.from_offset >= 0 else -1
         except OttlaError as error:
             return self._failed(part, error)
-        return ListOffsetsPartResult(0, "", part.topic, part.partition, offset, -1, partition.leader_epoch)
+        return ListOffsetsPartResult(0, "", part.topic, part.partition, offset, timestamp_ms, partition.leader_epoch)
 
     async def _find(self, part: ListOffsetsPart) -> ListOffsetsPartResult:
         try:
             async with self._decoding:
                 partition = self._led(part)
-                offset, timestamp_ms = await _find_by_time(partition, part.timestamp_ms)
+                wanted_ms = part.timestamp_ms if part.timestamp_ms >= 0 else partition.log.max_timestamp()
+                offset, timestamp_ms = await _find_by_time(partition, wanted_ms) if wanted_ms >= 0 else (-1, -1)
         except OttlaError as error:
             return self._failed(part, error)
         return ListOffsetsPartResult(0, "", part.topic, part.partition, offset, timestamp_ms, partition.leader_epoch)
@@ -67,6 +71,28 @@ class ListOffsetsHandler:
         leader, _ = self._view.leader_of(part.topic, part.partition)
         error = client_error(error, part.topic, leader)
         return ListOffsetsPartResult(error.code, str(error), part.topic, part.partition)
+
+
+def _is_searched(part: ListOffsetsPart) -> bool:
+    """Whether records must be looked at."""
+    return part.timestamp_ms >= 0 or part.timestamp_ms == MAX_TIMESTAMP
+
+
+def _timestamp_from(partition: Partition, offset: int) -> int:
+    """When the first committed record from ``offset`` on was made, as its batch's header tells it; -1 if there is none.
+
+    That is the time of the batch's first record: older than the one asked for by no more than a batch is long.
+    """
+    offset = max(offset, partition.log.log_start_offset)
+    while offset < partition.high_watermark:
+        views = partition.read(offset, 1, at_least_one=True)
+        if not views:
+            break
+        header = read_fields(views[0])
+        if not header.is_gap:
+            return header.first_timestamp
+        offset = header.next_offset
+    return -1
 
 
 async def _find_by_time(partition: Partition, timestamp_ms: int) -> tuple[int, int]:

@@ -27,6 +27,10 @@ class InitProducerIdHandler:
         return _reply(producer_id) if producer_id is not None else later(self._from_new_block())
 
     async def _from_new_block(self) -> Reply:
+        return _reply(await self.take())
+
+    async def take(self) -> int:
+        """A number that nobody else gets."""
         async with self._taking:
             producer_id = next(self._block, None)
             if producer_id is None:
@@ -35,7 +39,7 @@ class InitProducerIdHandler:
                 except OttlaError as error:
                     raise BrokerNotAvailable(f"no producer id at the moment: {error}") from None
                 producer_id = next(self._block)
-        return _reply(producer_id)
+        return producer_id
 
 
 def _reply(producer_id: int) -> Reply:

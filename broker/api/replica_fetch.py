@@ -52,6 +52,7 @@ class ReplicaFetchHandler:
         cached = session.name(part)
         if since_last:  # a follower that begins is told of every partition once, whatever it knows
             cached.known_high_watermark = part.high_watermark
+            cached.known_start = max(part.log_start_offset, 0)
         try:
             partition = self._partitions.led(part.topic, part.partition, part.leader_epoch)
             divergence = partition.fetched_by(session.replica, session.broker_epoch, part, now)

@@ -10,6 +10,7 @@ from ottla.broker.api.dispatch import ApiHandler, Route
 from ottla.broker.api.group_admin import GroupAdminHandlers
 from ottla.broker.api.group_offsets import GroupOffsetHandlers
 from ottla.broker.api.groups import GroupHandlers
+from ottla.broker.api.named_writes import NamedWriteHandlers
 from ottla.broker.api.who_may import (
     brokers,
     consumers_and_the_replica_itself,
@@ -17,6 +18,7 @@ from ottla.broker.api.who_may import (
     the_broker_itself,
     the_controller,
 )
+from ottla.broker.api.zookeeper_silence import UnlessZooKeeperIsSilent
 from ottla.wire.messages import Api
 
 
@@ -30,7 +32,10 @@ class Handlers:
     metadata: ApiHandler
     api_versions: ApiHandler
     init_producer_id: ApiHandler
+    offset_for_leader_epoch: ApiHandler
     describe_configs: ApiHandler
+    describe_log_dirs: ApiHandler
+    delete_records: ApiHandler
     topics: TopicHandlers
     configs: ConfigHandlers
     leadership: LeadershipHandlers
@@ -38,6 +43,8 @@ class Handlers:
     groups: GroupHandlers
     group_offsets: GroupOffsetHandlers
     group_admin: GroupAdminHandlers
+    named_writes: NamedWriteHandlers
+    unless_silent: UnlessZooKeeperIsSilent
 
 
 def routes(to: Handlers) -> dict[Api, Route]:
@@ -48,10 +55,13 @@ def routes(to: Handlers) -> dict[Api, Route]:
         Api.METADATA: Route(to.metadata, everybody),
         Api.API_VERSIONS: Route(to.api_versions, everybody),
         Api.INIT_PRODUCER_ID: Route(to.init_producer_id, everybody),
+        Api.OFFSET_FOR_LEADER_EPOCH: Route(to.offset_for_leader_epoch, everybody),
         Api.CREATE_TOPICS: Route(to.topics.create, everybody),
         Api.DELETE_TOPICS: Route(to.topics.delete, everybody),
+        Api.DELETE_RECORDS: Route(to.delete_records, everybody),
         Api.CREATE_PARTITIONS: Route(to.topics.create_partitions, everybody),
         Api.DESCRIBE_CONFIGS: Route(to.describe_configs, everybody),
+        Api.DESCRIBE_LOG_DIRS: Route(to.describe_log_dirs, everybody),
         Api.ALTER_CONFIGS: Route(to.configs.alter, everybody),
         Api.INCREMENTAL_ALTER_CONFIGS: Route(to.configs.incremental_alter, everybody),
         Api.ALTER_PARTITION_REASSIGNMENTS: Route(to.leadership.reassign, everybody),
@@ -62,12 +72,14 @@ def routes(to: Handlers) -> dict[Api, Route]:
         Api.SYNC_GROUP: Route(to.groups.sync, everybody),
         Api.HEARTBEAT: Route(to.groups.heartbeat, everybody),
         Api.LEAVE_GROUP: Route(to.groups.leave, everybody),
-        Api.OFFSET_COMMIT: Route(to.group_offsets.commit, everybody),
-        Api.OFFSET_FETCH: Route(to.group_offsets.fetch, everybody),
-        Api.OFFSET_DELETE: Route(to.group_offsets.delete, everybody),
-        Api.DESCRIBE_GROUPS: Route(to.group_admin.describe, everybody),
-        Api.LIST_GROUPS: Route(to.group_admin.list, everybody),
-        Api.DELETE_GROUPS: Route(to.group_admin.delete, everybody),
+        Api.OFFSET_COMMIT: Route(to.unless_silent(to.group_offsets.commit), everybody),
+        Api.OFFSET_FETCH: Route(to.unless_silent(to.group_offsets.fetch), everybody),
+        Api.OFFSET_DELETE: Route(to.unless_silent(to.group_offsets.delete), everybody),
+        Api.DESCRIBE_GROUPS: Route(to.unless_silent(to.group_admin.describe), everybody),
+        Api.LIST_GROUPS: Route(to.unless_silent(to.group_admin.list), everybody),
+        Api.DELETE_GROUPS: Route(to.unless_silent(to.group_admin.delete), everybody),
+        Api.BEGIN_WRITE: Route(to.named_writes.begin, everybody),
+        Api.END_WRITE: Route(to.named_writes.end, everybody),
         Api.BROKER_HANDSHAKE: Route(to.control.handshake, everybody),
         Api.WITNESS: Route(to.control.witness, brokers),
         Api.CONTROLLED_SHUTDOWN: Route(to.leadership.shutdown, the_broker_itself),

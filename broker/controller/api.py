@@ -11,7 +11,7 @@ from ottla.broker.controller.decisions.election_results import Results
 from ottla.broker.controller.decisions.state import ControllerState
 from ottla.broker.controller.events import Cause, Events
 from ottla.broker.controller.executor import Executor
-from ottla.broker.controller.links import Told
+from ottla.broker.controller.links import OrderAnswers
 from ottla.broker.controller.removals import Removals
 from ottla.wire.admin import (
     ConfigAlteration,
@@ -48,7 +48,7 @@ class ControllerApi:
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int, asked: Asked) -> list[TopicPartition]:
         """Move leadership away from a broker that is about to stop; gives the partitions that it still leads."""
 
-        async def leave(cause: Cause) -> Told:
+        async def leave(cause: Cause) -> OrderAnswers:
             self._requests.check_life(broker_id, broker_epoch)
             told = await self._executor.act(self._state.broker_shuts_down(broker_id), cause)
             return told + await self._executor.act(self._state.stop_replicas_of(broker_id), cause)
@@ -61,7 +61,7 @@ class ControllerApi:
     ) -> None:
         """Move leadership of partitions away from a broker whose disk failed under them."""
 
-        async def elect(cause: Cause) -> Told:
+        async def elect(cause: Cause) -> OrderAnswers:
             self._requests.check_life(broker_id, broker_epoch)
             told = await self._executor.read_states(partitions, cause)  # the ISR as its leader last wrote it
             return told + await self._executor.act(self._state.replicas_failed(broker_id, partitions), cause)
@@ -78,9 +78,9 @@ class ControllerApi:
         state, executor = self._state, self._executor
         results: Results = {}
 
-        async def elect(cause: Cause) -> Told:
+        async def elect(cause: Cause) -> OrderAnswers:
             nonlocal results
-            told: Told = []
+            told: OrderAnswers = []
             if election is ElectionType.PREFERRED:
                 # Leaders may have let replicas in that we have not heard of yet, where somebody else leads.
                 told = await executor.read_states(state.not_preferred(partitions), cause)
@@ -121,7 +121,7 @@ class ControllerApi:
         if not name and topic_id:
             name = self._requests.name_of(topic_id)
 
-        async def mark(cause: Cause) -> Told:
+        async def mark(cause: Cause) -> OrderAnswers:
             return await self._executor.act(self._requests.delete_topic(name, topic_id), cause)
 
         until = time.monotonic() + asked.timeout_s
@@ -157,21 +157,21 @@ class ControllerApi:
     ) -> None:
         """Decide in turn, and do it unless it is only to be seen whether it could be done."""
 
-        async def change(cause: Cause) -> Told:
+        async def change(cause: Cause) -> OrderAnswers:
             actions = decide()
             return [] if validate_only else await self._executor.act(actions, cause)
 
         await self._do(kind, change, asked)
 
     async def _do(
-        self, kind: str, work: Callable[[Cause], Awaitable[Told]], asked: Asked, *, urgent: bool = False
+        self, kind: str, work: Callable[[Cause], Awaitable[OrderAnswers]], asked: Asked, *, urgent: bool = False
     ) -> None:
         """Do something in turn, and wait until the brokers have heard what follows from it."""
         until = time.monotonic() + asked.timeout_s
         await _heard(await self._events.in_turn(kind, work, asked.timeout_s, urgent=urgent), until)
 
 
-async def _heard(told: Told, until: float) -> None:
+async def _heard(told: OrderAnswers, until: float) -> None:
     if told:
         await asyncio.wait(told, timeout=_left_s(until))
 

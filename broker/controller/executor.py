@@ -19,7 +19,7 @@ from ottla.broker.controller.decisions.actions import (
 )
 from ottla.broker.controller.decisions.state import ControllerState
 from ottla.broker.controller.events import Cause, OutOfStep
-from ottla.broker.controller.links import Links, Told
+from ottla.broker.controller.links import Links, OrderAnswers
 from ottla.broker.controller.removals import Removals
 from ottla.wire.control import StopReplicaRequest
 from ottla.wire.errors import StaleControllerEpoch, UnknownTopicOrPartition
@@ -65,9 +65,9 @@ class Executor:
         self._on_deleted = on_deleted
         self._said = ""
 
-    async def act(self, actions: Iterable[Action], cause: Cause) -> Told:
+    async def act(self, actions: Iterable[Action], cause: Cause) -> OrderAnswers:
         """Carry actions out, and what follows from their results; gives the orders that are on their way."""
-        told: Told = []
+        told: OrderAnswers = []
         for action in caused_by(cause.id, actions):
             self.say_why(cause)
             if isinstance(action, Tell):
@@ -83,12 +83,12 @@ class Executor:
                 told += follows
         return told
 
-    async def read_states(self, partitions: Iterable[TopicPartition], cause: Cause) -> Told:
+    async def read_states(self, partitions: Iterable[TopicPartition], cause: Cause) -> OrderAnswers:
         """Look at partitions as their leaders last wrote them, and do what follows."""
         found = await read_partition_states(self._session, list(partitions))
         return await self.act(self._state.states_read(found), cause)
 
-    async def read_again(self, topic: str, cause: Cause) -> Told:
+    async def read_again(self, topic: str, cause: Cause) -> OrderAnswers:
         """The same for a whole topic, by its name."""
         try:
             with _in_step():
@@ -98,7 +98,7 @@ class Executor:
             return []
         return await self.act(self._state.topic_read(loaded), cause)
 
-    async def _write_states(self, action: WriteStates, cause: Cause) -> Told:
+    async def _write_states(self, action: WriteStates, cause: Cause) -> OrderAnswers:
         results = await write_partition_states(self._session, self._term, action.changes)
         for result in results.values():
             if isinstance(result, StaleControllerEpoch):
@@ -151,7 +151,7 @@ class Executor:
             version = await write_topic(self._session, self._term, name, topic.znode(), topic.version)
         return self._state.topic_written(name, version)
 
-    def _tell(self, action: Tell, cause: Cause) -> Told:
+    def _tell(self, action: Tell, cause: Cause) -> OrderAnswers:
         told = self._links.tell(action)
         if isinstance(action.request, StopReplicaRequest):
             deleted = [TopicPartition(part.topic, part.partition) for part in action.request.parts if part.delete]

@@ -8,7 +8,7 @@ from ottla.broker.controller.decisions.cluster import Broker
 from ottla.broker.controller.decisions.fence_guard import Witnesses
 from ottla.broker.controller.link_loop import Link
 
-Told = list[asyncio.Future[bool]]
+OrderAnswers = list[asyncio.Future[bool]]
 """Orders that are on their way to brokers: whether each was obeyed."""
 
 
@@ -29,7 +29,7 @@ class Links:
             if i not in self._links:
                 self._links[i] = (broker, self._make(broker))
 
-    def tell(self, action: Tell) -> Told:
+    def tell(self, action: Tell) -> OrderAnswers:
         if action.broker not in self._links:
             return []  # it failed a moment ago: the next event says so
         _, link = self._links[action.broker]

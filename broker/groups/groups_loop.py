@@ -7,6 +7,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.groups.coordinator import coordinator_of
@@ -19,15 +20,15 @@ from ottla.wire.errors import (
     GroupIdNotFound,
     GroupMaxSizeReached,
     InvalidGroupId,
+    InvalidRequest,
     NonEmptyGroup,
     NotCoordinator,
     OttlaError,
 )
 from ottla.wire.messages import BrokerEndpoint
-from ottla.zk.errors import BadVersion, NoNode, ZkError
-from ottla.zk.groups import GroupWrite, LoadedGroup, delete_tree, group_names, load_group
+from ottla.zk.errors import BadVersion, MultiFailed, NoNode, ZkError
+from ottla.zk.groups import GroupWrite, LoadedGroup, delete_group, find_group, group_names, take_over
 from ottla.zk.session.session import ZkSession
-from ottla.zk.znodes.consumers import GroupZnode
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +126,10 @@ class Groups:
         if not self._view.known or coordinator_of(group_id, self._view.brokers) != self._broker_id:
             raise NotCoordinator(f"broker {self._broker_id} does not coordinate group {group_id!r}")
 
+    @property
+    def broker_id(self) -> int:
+        return self._broker_id
+
     def loaded(self, group_id: str) -> Coordinated | None:
         """The group, if it is at hand."""
         self.check_mine(group_id)
@@ -138,10 +143,10 @@ class Groups:
         if group_id in self._deleting:
             raise CoordinatorNotAvailable(f"group {group_id!r} is being deleted")
         task = self._loading.get(group_id)
-        if task is None:
+        if task is None or task.done():  # one that has failed this very moment would fail again, and again
             task = asyncio.get_running_loop().create_task(self._load(group_id, make), name=f"load group {group_id}")
             self._loading[group_id] = task
-            task.add_done_callback(lambda _: self._loading.pop(group_id, None))
+            task.add_done_callback(partial(self._loaded, group_id))
         try:
             return await asyncio.shield(task)
         except GroupIdNotFound:
@@ -149,19 +154,21 @@ class Groups:
                 raise
         return await self.get(group_id)  # somebody else only wanted to know whether it exists
 
+    def _loaded(self, group_id: str, task: "asyncio.Task[Coordinated]") -> None:
+        if self._loading.get(group_id) is task:
+            del self._loading[group_id]
+
     async def _load(self, group_id: str, make: bool) -> Coordinated:
-        """Read everything, and write that this broker coordinates it: whoever did before can write nothing from then on."""
+        """Write that this broker coordinates it, so that whoever did before can write nothing from then on, and read it."""
         try:
-            loaded = await load_group(self._session, group_id, make=make)
+            loaded = await find_group(self._session, group_id, make=make)
             if loaded is None:
                 raise GroupIdNotFound(f"group {group_id!r} does not exist")
-            mine = replace(loaded.znode, coordinator=self._broker_id, touched_ms=loaded.znode.touched_ms or _now_ms())
-            stat = await self._session.set(GroupZnode.path(group_id), mine.encode(), loaded.version)
-        except (BadVersion, NoNode):
-            raise CoordinatorNotAvailable(f"group {group_id!r} changed hands while it was read") from None
+            await take_over(self._session, loaded, self._broker_id, _now_ms())
+        except (BadVersion, NoNode) as error:
+            raise CoordinatorNotAvailable(f"group {group_id!r} is not what it was when it was read: {error}") from None
         except ZkError as error:
             raise CoordinatorNotAvailable(f"ZooKeeper cannot be asked about group {group_id!r}: {error}") from None
-        loaded.znode, loaded.version = mine, stat.version
         self.check_mine(group_id)  # it may have another coordinator by now
         group = Group(
             group_id,
@@ -169,7 +176,7 @@ class Groups:
             max_size=self.limits.max_size,
             initial_delay_s=self.limits.initial_rebalance_delay_ms / 1000,
         )
-        group.load(mine, time.monotonic())
+        group.load(loaded.znode, time.monotonic())
         coordinated = self._groups[group_id] = Coordinated(group, loaded)
         logger.info(
             "group is coordinated here group=%s generation=%d members=%d offsets=%d",
@@ -228,7 +235,8 @@ class Groups:
             ticket.give(Reply(response))
 
     def _write(self, coordinated: Coordinated, write: Write) -> None:
-        record = replace(write.record, coordinator=self._broker_id, touched_ms=_now_ms())
+        life = coordinated.loaded.znode.life
+        record = replace(write.record, coordinator=self._broker_id, touched_ms=_now_ms(), life=life)
         if len(record.encode()) > RECORD_MAX:
             self._too_large(coordinated, write)
             return
@@ -284,7 +292,8 @@ class Groups:
             coordinated.writing -= record is not None
             if error is None and record is not None:
                 coordinated.loaded.znode = record
-            if isinstance(error, NotCoordinator):
+            if error is not None and not isinstance(error, InvalidRequest):
+                # Perhaps it was written all the same: what is at hand may not be what stands there. It is read anew.
                 self._give_up(coordinated)
             done(error)
 
@@ -327,10 +336,8 @@ class Groups:
         self._give_up(coordinated)
         self._deleting.add(group_id)
         try:
-            # Nobody else may coordinate it by now, and nothing that is still on its way may be written after this.
-            await self._session.set(GroupZnode.path(group_id), b"", coordinated.loaded.version)
-            await delete_tree(self._session, GroupZnode.path(group_id))
-        except (BadVersion, NoNode):
+            await delete_group(self._session, coordinated.loaded)
+        except MultiFailed:
             raise NotCoordinator(f"another broker coordinates group {group_id!r} by now") from None
         except ZkError as error:
             raise CoordinatorNotAvailable(f"group {group_id!r} was not wholly deleted: {error}") from None

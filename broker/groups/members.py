@@ -69,13 +69,21 @@ class Member:
         self.client_id, self.client_host = client_id, client_host
 
 
+METADATA_BYTES_MAX = 450_000
+"""Of all members of a group: as text, with what they are assigned, it must fit into a znode of a megabyte."""
+
+
 class Members:
     """All of one group, in the order in which they came."""
 
-    def __init__(self, group_id: str, make_id: Callable[[str], str], max_size: int) -> None:
+    def __init__(
+        self, group_id: str, make_id: Callable[[str], str], max_size: int, max_metadata_bytes: int = METADATA_BYTES_MAX
+    ) -> None:
+        """``max_metadata_bytes``: what all members together may tell of themselves, so that a group fits into its znode."""
         self._group_id = group_id
         self._make_id = make_id
         self._max_size = max_size
+        self._max_metadata_bytes = max_metadata_bytes
         self._members: dict[str, Member] = {}
         self._instances: dict[str, Member] = {}
         self._promised: dict[str, float] = {}
@@ -139,7 +147,9 @@ class Members:
         if member is not None:
             return member
         if not request.member_id:
-            raise MemberIdRequired
+            if request.needs_member_id:
+                raise MemberIdRequired
+            return self._new(self._make_id(""), request, now)
         if self._promised.pop(request.member_id, None) is None:
             raise UnknownMemberId(f"group {self._group_id!r} has no member {request.member_id[:100]!r}")
         return self._new(request.member_id, request, now)
@@ -147,6 +157,14 @@ class Members:
     def _new(self, member_id: str, request: JoinGroupRequest, now: float) -> Member:
         if len(self._members) >= self._max_size:
             raise GroupMaxSizeReached(f"group {self._group_id!r} has {len(self)} members, as many as it may have")
+        told = sum(len(data) for other in self._members.values() for _, data in other.protocols)
+        mine = sum(len(protocol.metadata) for protocol in request.protocols)
+        if told + mine > self._max_metadata_bytes:  # only who is new is refused: the others go on
+            raise GroupMaxSizeReached(
+                f"group {self._group_id!r}: what its {len(self)} members tell of themselves, and another {mine} bytes, are "
+                f"more than the {self._max_metadata_bytes} bytes that a group may have",
+                hint="subscribe to fewer topics, or by a pattern, or with fewer assignors",
+            )
         member = Member(member_id, request.group_instance_id, request.session_timeout_ms, request.rebalance_timeout_ms)
         member.heard(now)
         self._add(member)

@@ -4,16 +4,23 @@ from ottla.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decod
 from ottla.wire.errors import InvalidRequest
 from ottla.wire.names import TopicPartition
 from ottla.zk.groups import legal_partitions
-from ottla.zk.znodes.consumers import GroupZnode, MemberZnode
+from ottla.zk.znodes.consumers import GroupZnode, MemberRecord, MemberZnode
+
+SHOWN_BYTES_MAX = 100_000
+"""What is written below ids, of all members, beside the record itself: with more, their topics are left out."""
 
 
 def members_of(record: GroupZnode) -> dict[str, bytes]:
-    return {
-        member.member_id: MemberZnode.encode(
-            subscribed_topics(record, dict(member.protocols)), member.client_id, member.client_host
-        )
-        for member in record.members
-    }
+    """What is shown of each member."""
+    shown = {member.member_id: _shown(record, member, topics=True) for member in record.members}
+    if sum(map(len, shown.values())) > SHOWN_BYTES_MAX:
+        shown = {member.member_id: _shown(record, member, topics=False) for member in record.members}
+    return shown
+
+
+def _shown(record: GroupZnode, member: MemberRecord, *, topics: bool) -> bytes:
+    subscribed = subscribed_topics(record, dict(member.protocols)) if topics else ()
+    return MemberZnode.encode(subscribed, member.client_id, member.client_host)
 
 
 def subscribed_topics(record: GroupZnode, protocols: dict[str, bytes]) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """All that this broker writes about groups: one multi at a time, which carries whatever has come since the one before.
 
 Invariant [I22]: every multi checks, for each group in it, that the group's znode has the version that this coordinator wrote
-last. Whoever takes the group over writes there first. So nothing of a coordinator that was replaced takes effect, however late.
+last, and that it is the same group (``LoadedGroup.fence``). Whoever takes the group over writes there first. So nothing of a
+coordinator that was replaced takes effect, however late.
 """
 
 import asyncio
@@ -13,8 +14,8 @@ from dataclasses import dataclass
 
 from ottla.wire.errors import InvalidRequest, NotCoordinator, OttlaError, RequestTimedOut, UnknownServerError
 from ottla.zk.errors import ConnectionLost, MultiFailed, NoNode, RequestTooLarge, SessionExpired, ZkError, ZkUnavailable
-from ottla.zk.groups import GroupWrite, LoadedGroup, load_group
-from ottla.zk.operations import Check, Operation, SetData, Stat, request_size
+from ottla.zk.groups import FENCE, GroupWrite, LoadedGroup, load_group
+from ottla.zk.operations import Operation, Stat, request_size
 from ottla.zk.session.session import ZkSession
 from ottla.zk.znodes.consumers import GroupZnode
 
@@ -50,12 +51,8 @@ class _Part:
     record: GroupZnode | None = None
 
     @property
-    def head(self) -> Operation:
-        loaded = self.items[0].loaded
-        path = GroupZnode.path(loaded.group)
-        return (
-            Check(path, loaded.version) if self.record is None else SetData(path, self.record.encode(), loaded.version)
-        )
+    def fence(self) -> list[Operation]:
+        return self.items[0].loaded.fence(self.record)
 
 
 class GroupWrites:
@@ -124,7 +121,7 @@ class GroupWrites:
             before = len(part.write.operations)
             item.fill(part.write)
             added = part.write.operations[before:]
-            operations += 1 + len(added)
+            operations += FENCE + len(added)
             size += sum(map(request_size, added)) + (len(item.record.encode()) if item.record is not None else 0)
         return list(parts.values())
 
@@ -133,7 +130,7 @@ class GroupWrites:
         starts: list[int] = []
         for part in parts:
             starts.append(len(operations))
-            operations += [part.head, *part.write.operations]
+            operations += [*part.fence, *part.write.operations]
         try:
             results = await self._session.multi(operations)
         except MultiFailed as failed:
@@ -168,7 +165,7 @@ class GroupWrites:
         number = max(i for i, start in enumerate(starts) if start <= failed.index)
         guilty = parts[number]
         loaded = guilty.items[0].loaded
-        if failed.index == starts[number]:
+        if failed.index < starts[number] + FENCE:
             logger.info("group has another coordinator group=%s", loaded.group)
             self._fail(guilty.items, NotCoordinator(f"another broker coordinates group {loaded.group!r} by now"))
             self.drop(loaded, NotCoordinator(f"another broker coordinates group {loaded.group!r} by now"))
@@ -194,7 +191,7 @@ class GroupWrites:
             logger.info("group could not be read again group=%s error=%s", loaded.group, error)
             await asyncio.sleep(RETRY_S)
             return
-        if found is not None and found.version == loaded.version:
+        if found is not None and (found.version, found.znode.life) == (loaded.version, loaded.znode.life):
             loaded.offsets, loaded.owners, loaded.members = found.offsets, found.owners, found.members
             loaded.folders, loaded.commits, loaded.unreadable = found.folders, found.commits, found.unreadable
 

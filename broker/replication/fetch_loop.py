@@ -63,6 +63,13 @@ class Fetchers:
         for partition in partitions:
             self.update(partition)
 
+    def follows(self, leader: int) -> bool:
+        return leader in self._fetchers and self._fetchers[leader].follows_any
+
+    def is_cut_off(self, leader: int) -> bool:
+        """Whether this broker follows another and has lost its connection to it: perhaps it is gone."""
+        return self.follows(leader) and self._fetchers[leader].cut_off
+
     async def stop(self) -> None:
         for fetcher in self._fetchers.values():
             await fetcher.stop()
@@ -90,6 +97,8 @@ class ReplicaFetcher:
 
     def add(self, partition: Partition) -> None:
         self._followed.add(partition)
+        if self.cut_off:
+            self._channel = None  # whatever broke before: the controller says that it leads
         self._changed.set()
         self._end_wait()
         if self._task is None:
@@ -97,6 +106,15 @@ class ReplicaFetcher:
 
     def drop(self, partition: Partition) -> None:
         self._followed.drop(partition)
+
+    @property
+    def follows_any(self) -> bool:
+        return len(self._followed) > 0
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the connection broke since the controller last said that there is something to follow there."""
+        return self._channel is not None and not self._channel.usable
 
     def _end_wait(self) -> None:
         """If a fetch waits at the leader that knows nothing of what is new, have it answered."""

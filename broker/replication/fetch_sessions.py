@@ -28,14 +28,15 @@ logger = logging.getLogger(__name__)
 
 COMMITTED_DELAY_S = 0.02
 """How long a follower that has everything is left in the dark about what is committed; under load it hears sooner."""
-
 PartitionKey = tuple[str, int]
 
 
 class CachedPartition:
     """Where a follower is in one partition, as it named it: ``partition`` and ``leading`` are what was found then."""
 
-    __slots__ = ("answered", "known_high_watermark", "leading", "part", "partition", "refused", "session")
+    __slots__ = (
+        "answered", "known_high_watermark", "known_start", "leading", "part", "partition", "refused", "session"
+    )  # fmt: skip
 
     def __init__(self, session: "FetchSession", part: FetchPart) -> None:
         self.session = session
@@ -46,7 +47,13 @@ class CachedPartition:
         self.answered = False
         """Records or an error are on the way: where the follower is we shall know when it names the partition again."""
         self.known_high_watermark = -1
-        """What the follower knows to be committed."""
+        """What the follower knows to be committed,"""
+        self.known_start = 0
+        """and where it knows the log to begin."""
+
+    def lags_behind(self, partition: Partition) -> bool:
+        """Whether more is committed, or deleted, than it knows."""
+        return self.known_high_watermark < partition.high_watermark or self.known_start < partition.log.log_start_offset
 
 
 class FetchSession:
@@ -94,7 +101,7 @@ class FetchSession:
         cached.partition, cached.leading = partition, partition.leading
         if cached.part.offset != partition.log.log_end_offset:
             self._news[cached] = None
-        if cached.known_high_watermark < partition.high_watermark:
+        if cached.lags_behind(partition):
             self._unaware[cached] = None
 
     def refuse(self, cached: CachedPartition, why: OttlaError | Divergence) -> None:
@@ -212,7 +219,7 @@ class FetchSession:
                 and partition.leading is cached.leading is not None
                 and cached.refused is None
                 and not cached.answered
-                and partition.high_watermark > cached.known_high_watermark
+                and cached.lags_behind(partition)
             ):
                 results.append(self._result(cached, 0))
         self._unaware.clear()
@@ -222,6 +229,7 @@ class FetchSession:
         assert partition is not None
         self._unaware.pop(cached, None)
         cached.known_high_watermark = partition.high_watermark
+        cached.known_start = partition.log.log_start_offset
         return FetchPartResult(
             0, "", cached.part.topic, cached.part.partition, size, partition.high_watermark,
             partition.log.log_start_offset, partition.leader, partition.leader_epoch,
@@ -321,7 +329,7 @@ class FetchSessions:
                 self._woken[session] = None
 
     def partition_committed(self, partition: Partition) -> None:
-        """More of it is committed: those who have everything hear it a little later."""
+        """More of it is committed, or deleted: those who have everything hear it a little later."""
         of_partition = self._cached.get(partition.where)
         if of_partition is not None:
             for cached in of_partition.values():

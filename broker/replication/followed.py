@@ -57,6 +57,9 @@ class FollowedPartitions:
         self._named_in = NO_EPOCH
         self.asked_at = 0.0
 
+    def __len__(self) -> int:
+        return len(self._partitions)
+
     def add(self, partition: Partition) -> None:
         self._partitions[partition.where] = self._to_name[partition.where] = partition
         self._not_before.pop(partition.where, None)

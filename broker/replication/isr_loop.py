@@ -87,7 +87,7 @@ class IsrLoop:
                 asked.append((partition, leading, leading.ask_to_clear_elr()))
                 continue
             for replica in leading.followers:
-                if leading.may_join(replica, partition.high_watermark):
+                if partition.may_join(replica):
                     asked.append((partition, leading, leading.ask_to_join(replica, partition.min_insync)))
                     break
         await self._write_all(asked)
@@ -101,7 +101,7 @@ class IsrLoop:
             if leading is None or leading.change is not None:
                 continue
             laggards = leading.laggards(partition.log.log_end_offset, now, self._lag_max_s)
-            if any(leading.may_join(replica, partition.high_watermark) for replica in leading.followers):
+            if any(map(partition.may_join, leading.followers)):
                 self.may_have_caught_up(partition)  # whoever could not be let in when it fetched
             self.partition_changed(partition)
             if laggards:
@@ -152,7 +152,7 @@ class IsrLoop:
             self.shrinks += 1
         logger.info("isr changed partition=%s isr=%s version=%d", partition.where, list(isr.members), isr.version)
         partition.flushed()  # the high watermark may move, and those who wait for it
-        if any(leading.may_join(replica, partition.high_watermark) for replica in leading.followers):
+        if any(map(partition.may_join, leading.followers)):
             # One at a time: the next one, or one that was not let in, need not fetch again for it.
             self.may_have_caught_up(partition)
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 
+from ottla.broker.failed_listeners import FailedListeners
 from ottla.broker.replication.state import Isr, LeaderState
 from ottla.broker.storage.incoming import Appended
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import FLUSH_DURABLE
+from ottla.wire.admin import HIGH_WATERMARK
 from ottla.wire.control import PartitionState
 from ottla.wire.errors import (
     FencedLeaderEpoch,
@@ -31,9 +33,13 @@ Listener = Callable[["Partition"], None]
 
 
 class PartitionEvents:
-    """What happens to the partitions of this broker. Whoever wants to know is in a list; all in it are called at once."""
+    """What happens to the partitions of this broker. Whoever wants to know is in a list; all in it are called at once.
+
+    One that raises keeps nobody else from hearing it, and no record from being appended: the log tells of it.
+    """
 
     def __init__(self) -> None:
+        self._failed = FailedListeners()
         self.on_grown: list[Listener] = []
         """Records were appended by the leader."""
         self.on_committed: list[Listener] = []
@@ -42,21 +48,36 @@ class PartitionEvents:
         """Its role, its log, its settings or its in-sync replicas are not what they were."""
         self.on_role: list[Listener] = []
         """It begins or ends to lead or to follow somebody."""
+        self.on_start_moved: list[Listener] = []
+        """Records at its beginning were deleted, and the disk does not know yet."""
+        self.on_start_kept: list[Listener] = []
+        """The disk does, here or at a follower."""
 
     def grown(self, partition: "Partition") -> None:
-        for listener in self.on_grown:
-            listener(partition)
+        self._tell(self.on_grown, partition)
 
     def committed(self, partition: "Partition") -> None:
-        for listener in self.on_committed:
-            listener(partition)
+        self._tell(self.on_committed, partition)
 
     def changed(self, partition: "Partition") -> None:
-        for listener in self.on_changed:
-            listener(partition)
+        self._tell(self.on_changed, partition)
 
     def role(self, partition: "Partition") -> None:
-        for listener in self.on_role:
+        self._tell(self.on_role, partition)
+
+    def _tell(self, listeners: list[Listener], partition: "Partition") -> None:
+        for listener in listeners:
+            try:
+                listener(partition)
+            except Exception as error:
+                self._failed.note(listener, error)
+
+    def start_moved(self, partition: "Partition") -> None:
+        for listener in self.on_start_moved:
+            listener(partition)
+
+    def start_kept(self, partition: "Partition") -> None:
+        for listener in self.on_start_kept:
             listener(partition)
 
 
@@ -64,8 +85,8 @@ class Partition:
     """A replica. What happens to it is told through ``events``."""
 
     __slots__ = (
-        "_broker_id", "_events", "appended_bytes", "controller_epoch", "high_watermark", "leader", "leader_epoch", "leading",
-        "log", "min_insync", "replicas", "version", "where",
+        "_broker_id", "_events", "appended_bytes", "controller_epoch", "high_watermark", "kept_start", "leader", "leader_epoch",
+        "leading", "log", "min_insync", "replicas", "version", "where",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +108,8 @@ class Partition:
         self.controller_epoch = 0
         self.min_insync = 1
         self.high_watermark = min(high_watermark, log.log_end_offset)
+        self.kept_start = log.log_start_offset
+        """Where the log begins by what was last noted on disk."""
         self.appended_bytes = 0
         """All bytes ever appended in this life: lets a waiting fetch see cheaply whether enough has come."""
         self._broker_id = broker_id
@@ -215,6 +238,45 @@ class Partition:
             raise OffsetNotAvailable(f"{self.where} has a new leader that does not know yet what is committed")
         return self.high_watermark
 
+    def delete_records_before(self, offset: int) -> int:
+        """Let the log begin at ``offset``, or at the end of what is committed (HIGH_WATERMARK); gives where that is.
+
+        Followers hear of it with their fetches.
+        """
+        end = self.latest()
+        wanted = end if offset == HIGH_WATERMARK else offset
+        if not 0 <= wanted <= end:
+            raise OffsetOutOfRange(
+                f"{self.where} has {self.log.log_start_offset} to {end}: it cannot begin at offset {offset}",
+                hint=f"an offset up to {end}, or {HIGH_WATERMARK} for all that is committed",
+            )
+        self.log.delete_records_before(wanted)
+        self._events.start_moved(self)
+        return wanted
+
+    def low_watermark(self) -> int:
+        """No replica that may be elected has records before this offset, nor will it have them after a crash."""
+        return self.check_leader(NO_EPOCH).low_watermark(self.durable_start)
+
+    def begin_before(self, offset: int) -> list[int]:
+        """Replicas whose disks do not know yet that the log begins at ``offset``, of those that may be elected."""
+        leading = self.check_leader(NO_EPOCH)
+        return [*([self._broker_id] if self.durable_start < offset else []), *leading.begin_before(offset)]
+
+    def may_join(self, replica: int) -> bool:
+        """Whether a follower should be in the ISR and is not."""
+        return self.leading is not None and self.leading.may_join(replica, self.high_watermark, self.durable_start)
+
+    @property
+    def durable_start(self) -> int:
+        """Where the log begins, and will after a crash. (It may have been cut to less than what was noted.)"""
+        return min(self.kept_start, self.log.log_start_offset)
+
+    def keep_start(self, log_start_offset: int) -> None:
+        """The disk knows that the log begins there."""
+        self.kept_start = log_start_offset
+        self._events.start_kept(self)
+
     def flushed(self) -> None:
         """The log reached the disk further than before, or failed."""
         self.advance()
@@ -252,6 +314,8 @@ class Partition:
                 f"offset {part.offset} of {self.where}, which has {self.log.log_start_offset} to {log_end}"
             )
         leading.fetched(replica, part.offset, broker_epoch, log_end, now)
+        if part.log_start_offset >= 0 and leading.begins_at(replica, part.log_start_offset, broker_epoch):
+            self._events.start_kept(self)
         if self.high_watermark < log_end:
             self.advance()
         return None
@@ -268,7 +332,7 @@ class Partition:
         """What this follower asks its leader for."""
         return FetchPart(
             self.where.topic, self.where.partition, self.log.log_end_offset, max_bytes,
-            self.leader_epoch, self.log.latest_epoch, self.high_watermark, self.log.topic_id,
+            self.leader_epoch, self.log.latest_epoch, self.high_watermark, self.log.topic_id, self.durable_start,
         )  # fmt: skip
 
     def take_fetched(self, asked: FetchPart, result: FetchPartResult, records: memoryview) -> None:
@@ -286,8 +350,9 @@ class Partition:
         high_watermark = min(result.high_watermark, self.log.log_end_offset)
         if high_watermark > self.high_watermark:
             self.high_watermark = high_watermark
-        if result.log_start_offset > self.log.log_start_offset:
+        if result.log_start_offset > self.durable_start:
             self.log.delete_records_before(min(result.log_start_offset, self.log.log_end_offset))
+            self._events.start_moved(self)
 
     def _cut(self, epoch: int, end: int) -> None:
         """Cut to where both logs agree for sure; the next fetch shows whether that is far enough [I4]."""

@@ -80,10 +80,10 @@ class Partitions:
         broken = {where for log_dir in self._log_dirs for where in log_dir.failed}
         return self._partitions.keys() | broken
 
-    def told_in(self, life: int) -> set[tuple[str, int]]:
+    def told_in(self, broker_epoch: int) -> set[tuple[str, int]]:
         """All of which the controller has spoken in this life of the broker, and those whose log cannot be opened."""
         broken = {where for log_dir in self._log_dirs for where in log_dir.failed}
-        return {where for where, (told_in, _) in self._told.items() if told_in == life} | broken
+        return {where for where, (told_in, _) in self._told.items() if told_in == broker_epoch} | broken
 
     @property
     def waited_for(self) -> bool:
@@ -97,9 +97,9 @@ class Partitions:
     # --- what the controller asks --------------------------------------------------------------------------------------
 
     async def apply(
-        self, states: Sequence[PartitionState], topics: Iterable[TopicConfig], life: int = NO_EPOCH
+        self, states: Sequence[PartitionState], topics: Iterable[TopicConfig], broker_epoch: int = NO_EPOCH
     ) -> dict[TopicPartition, OttlaError]:
-        """Lead or follow these; for each that could not be taken on, why. ``life`` of this broker is the one that was told."""
+        """Lead or follow these; why, for each that could not be taken on. ``broker_epoch``: which life of it was told."""
         failed: dict[TopicPartition, OttlaError] = {}
         step_downs = self._step_downs
         async with self._changing:
@@ -129,7 +129,7 @@ class Partitions:
                 except OttlaError as error:
                     logger.error("partition state refused partition=%s error=%s", where, error)
                     failed[where] = error
-                self._told[where] = life, self._broker_id in state.lost
+                self._told[where] = broker_epoch, self._broker_id in state.lost
         return failed
 
     def configure(self, topics: Iterable[TopicConfig]) -> None:

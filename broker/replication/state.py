@@ -36,6 +36,7 @@ class Follower:
 
     caught_up_at: float
     log_end_offset: int = UNKNOWN
+    log_start_offset: int = UNKNOWN
     broker_epoch: int = UNKNOWN
     fetched_at: float = 0.0
     leader_end_then: int = 0
@@ -86,19 +87,48 @@ class LeaderState:
         follower.leader_end_then = leader_end
         follower.may_return = True
 
+    def begins_at(self, replica: int, log_start_offset: int, broker_epoch: int) -> bool:
+        """A follower tells where its log begins; whether that is news."""
+        follower = self.followers[replica]
+        if broker_epoch < follower.broker_epoch or log_start_offset == follower.log_start_offset:
+            return False
+        follower.log_start_offset = log_start_offset
+        return True
+
+    def low_watermark(self, local_start: int) -> int:
+        """Where the log begins at every replica that may be elected: none of them has records before that [I28]."""
+        return min([local_start, *map(self._start_of, self._electable)])
+
+    def begin_before(self, offset: int) -> list[int]:
+        """Which followers keep the low watermark before ``offset``."""
+        return sorted(replica for replica in self._electable if self._start_of(replica) < offset)
+
+    @property
+    def _electable(self) -> frozenset[int]:
+        """Followers that are or may be in sync, and those that are not and may be elected all the same [I13]."""
+        eligible = {*self.isr.elr, *(self.change.elr if self.change is not None else ())}
+        return (self.effective_isr | eligible) - {self._id}
+
+    def _start_of(self, replica: int) -> int:
+        return self.followers[replica].log_start_offset if replica in self.followers else UNKNOWN
+
     def level_until(self, replica: int, then: float) -> None:
         """A follower that had everything fetched again at that time, though it did not name this partition."""
         follower = self.followers.get(replica)
         if follower is not None and then > follower.caught_up_at:
             follower.caught_up_at = then
 
-    def may_join(self, replica: int, high_watermark: int) -> bool:
-        """Whether a follower should be in the ISR and is not [I5]."""
+    def may_join(self, replica: int, high_watermark: int, local_start: int = 0) -> bool:
+        """Whether a follower should be in the ISR and is not [I5]: it has all that is committed and nothing that is deleted.
+
+        ``local_start`` is where the leader's log begins, on its disk: nobody was told of a deletion that goes further.
+        """
         if self.change is not None or replica in self.isr.members:
             return False
         follower = self.followers[replica]
         end = follower.log_end_offset
-        return follower.may_return and end >= high_watermark and end >= self.epoch_start
+        has_all = end >= high_watermark and end >= self.epoch_start
+        return follower.may_return and has_all and max(follower.log_start_offset, 0) >= local_start  # [I28]
 
     def laggards(self, leader_end: int, now: float, lag_max_s: float) -> frozenset[int]:
         """Members of the ISR that have not caught up for too long."""

@@ -7,10 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-VERSION = "0"
-
-ROWS_MAX = 10_000_000
-"""More rows than partitions a broker can hold; a larger count is garbage."""
+from ottla.wire.log_layout import CHECKPOINT_VERSION, parse_rows
 
 
 def sync_folder(folder: Path) -> None:
@@ -42,23 +39,14 @@ def replace_file(path: Path, text: str, *, sync_data: bool = True, sync_name: bo
 def write_rows(path: Path, rows: Iterable[Sequence[object]], *, durable: bool = True) -> None:
     """Write a checkpoint; one that is not durable may be lost in a power cut, but not in a crash."""
     lines = [" ".join(map(str, row)) for row in rows]
-    text = "\n".join([VERSION, str(len(lines)), *lines]) + "\n"
+    text = "\n".join([CHECKPOINT_VERSION, str(len(lines)), *lines]) + "\n"
     replace_file(path, text, sync_data=durable, sync_name=durable)
 
 
 def read_rows(path: Path, columns: int) -> list[list[str]]:
     """The rows of a checkpoint, none if there is no file. ValueError, saying what is wrong, if it is garbage."""
     try:
-        lines = path.read_text("utf-8").splitlines()
+        text = path.read_text("utf-8")
     except FileNotFoundError:
         return []
-    if len(lines) < 2 or lines[0].strip() != VERSION:
-        raise ValueError(f"version line {lines[0][:20]!r}" if lines else "empty file")
-    count = int(lines[1])
-    rows = [line.split() for line in lines[2:] if line.strip()]
-    if not 0 <= count <= ROWS_MAX or len(rows) != count:
-        raise ValueError(f"{len(rows)} rows where the second line says {count}")
-    for row in rows:
-        if len(row) != columns:
-            raise ValueError(f"row {' '.join(row)[:80]!r} has not {columns} columns")
-    return rows
+    return parse_rows(text, columns)

@@ -232,6 +232,10 @@ class Log:
         except OSError as error:
             raise self._disk.fail("reading", error) from error
 
+    def max_timestamp(self) -> int:
+        """The largest timestamp of all segments; -1 if no record has one."""
+        return max(segment.max_timestamp for segment in self._segments.from_offset(self._log_start_offset))
+
     def find_by_timestamp(self, timestamp_ms: int) -> memoryview | None:
         """The first batch with a record of ``timestamp_ms`` or later; None if there is none."""
         try:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.errors import InvalidConfig
+from ottla.wire.names import RECORD_FORMAT_COLUMNAR, RECORD_FORMAT_KAFKA
 
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
@@ -80,6 +81,7 @@ TOPIC_CONFIGS: dict[str, tuple[str, Callable[[str], int | bool | str]]] = {
     "message.timestamp.before.max.ms": _integer(0),
     "message.timestamp.type": _one_of(CREATE_TIME, LOG_APPEND_TIME),
     "min.insync.replicas": _integer(1, 2**31 - 1),
+    "record.format": _one_of(RECORD_FORMAT_COLUMNAR, RECORD_FORMAT_KAFKA),
     "retention.bytes": _integer(-1),
     "retention.ms": _integer(-1),
     "segment.bytes": _integer(14, SEGMENT_BYTES_MAX),

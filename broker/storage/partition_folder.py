@@ -4,24 +4,10 @@ from pathlib import Path
 
 from ottla.broker.storage.checkpoint_file import replace_file
 from ottla.broker.storage.segments.segment_files import base_offsets, segment_path
-from ottla.wire.errors import InconsistentTopicId, InvalidTopic
-from ottla.wire.names import PARTITIONS_MAX, TopicPartition, check_topic_name
+from ottla.wire.errors import InconsistentTopicId
+from ottla.wire.log_layout import METADATA_FILE, parse_topic_id
 
-METADATA_FILE = "partition.metadata"
 DELETE_SUFFIX = "-delete"
-
-
-def partition_of(folder_name: str) -> TopicPartition | None:
-    """The partition whose records a folder of this name holds; None if it is no partition's folder."""
-    topic, dash, number = folder_name.rpartition("-")
-    if not dash or not (number.isascii() and number.isdigit()) or int(number) >= PARTITIONS_MAX:
-        return None
-    if str(int(number)) != number:
-        return None
-    try:
-        return TopicPartition(check_topic_name(topic), int(number))
-    except InvalidTopic:
-        return None
 
 
 def read_topic_id(folder: Path) -> str | None:
@@ -30,10 +16,10 @@ def read_topic_id(folder: Path) -> str | None:
         text = (folder / METADATA_FILE).read_text("utf-8")
     except FileNotFoundError:
         return None
-    values = dict(line.split(": ", 1) for line in text.splitlines() if line.strip())
-    if values.get("version") != "0" or not values.get("topic_id"):
-        raise ValueError(f"{folder / METADATA_FILE} holds {text[:80]!r}")
-    return values["topic_id"].strip()
+    try:
+        return parse_topic_id(text)
+    except ValueError as error:
+        raise ValueError(f"{folder / METADATA_FILE}: {error}") from None
 
 
 def holds_records(folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from ottla.broker.api.auto_topics import TopicDefaults
 from ottla.broker.api.controller.each import Controller, asked_by, check_count, each, present
 from ottla.broker.api.later import while_asked
 from ottla.broker.controller.api import Asked
@@ -27,14 +28,17 @@ TOPICS_MAX = 1_000
 class TopicHandlers:
     """``controller`` gives the controller if it is on this broker."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, defaults: TopicDefaults) -> None:
         self._controller = controller
+        self._defaults = defaults
 
     def create(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, CreateTopicsRequest)
         check_count(request.topics, TOPICS_MAX)
         controller = present(self._controller)
+        for topic in request.topics:
+            self._defaults.complete(topic)
 
         async def create(topic: NewTopic, asked: Asked) -> str:
             return await controller.create_topic(topic, asked, validate_only=request.validate_only)

@@ -139,8 +139,8 @@ class Reassignment:
     def _delete(self, topic: Topic, where: TopicPartition) -> list[Action]:
         actions: list[Action] = []
         for broker in topic.removing.get(where.partition, ()):
-            life = self._cluster.brokers.get(broker)
-            if life is not None and (where, broker, life.epoch) not in self._told_to_delete:
-                self._told_to_delete.add((where, broker, life.epoch))
+            registered = self._cluster.brokers.get(broker)
+            if registered is not None and (where, broker, registered.epoch) not in self._told_to_delete:
+                self._told_to_delete.add((where, broker, registered.epoch))
                 actions += self._orders.stop(broker, [where], delete=True)
         return actions

@@ -10,24 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ottla.broker.storage.checkpoint_file import read_rows, write_rows
+from ottla.wire.log_layout import parse_offsets
 from ottla.wire.names import TopicPartition
 
-RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-HIGH_WATERMARKS = "replication-offset-checkpoint"
-LOG_START_OFFSETS = "log-start-offset-checkpoint"
-
 logger = logging.getLogger(__name__)
-
-
-def parse_rows(rows: list[list[str]]) -> dict[TopicPartition, int]:
-    """Rows ``topic partition offset`` as a mapping. ValueError on a number that cannot be one or a partition told twice."""
-    offsets: dict[TopicPartition, int] = {}
-    for topic, partition, offset in rows:
-        key = TopicPartition(topic, int(partition))
-        if key in offsets or key.partition < 0 or int(offset) < 0:
-            raise ValueError(f"row {topic} {partition} {offset}")
-        offsets[key] = int(offset)
-    return offsets
 
 
 class OffsetCheckpoint:
@@ -40,7 +26,7 @@ class OffsetCheckpoint:
         self._writing: Mapping[TopicPartition, int] = {}
         """What may be in the file soon."""
         try:
-            self._offsets = parse_rows(read_rows(path, columns=3))
+            self._offsets = parse_offsets(read_rows(path, columns=3))
         except (OSError, ValueError) as error:
             logger.warning("checkpoint unreadable, ignored: path=%s error=%s", path, error)
             self._offsets = {}

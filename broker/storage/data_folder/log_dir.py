@@ -13,12 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ottla.broker.storage.checkpoint_file import sync_folder
-from ottla.broker.storage.data_folder.checkpoints import (
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    OffsetCheckpoint,
-)
+from ottla.broker.storage.data_folder.checkpoints import OffsetCheckpoint
 from ottla.broker.storage.data_folder.data_stamps import DataStamps
 from ottla.broker.storage.data_folder.folder_lock import FolderLock
 from ottla.broker.storage.data_folder.folder_names import FolderNames
@@ -27,9 +22,10 @@ from ottla.broker.storage.data_folder.shutdown_marker import ShutdownMarker, cur
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.log_loading import Precautions
-from ottla.broker.storage.partition_folder import DELETE_SUFFIX, holds_records, partition_of, read_topic_id
+from ottla.broker.storage.partition_folder import DELETE_SUFFIX, holds_records, read_topic_id
 from ottla.broker.storage.recovery import RecoveryReport
 from ottla.wire.errors import InconsistentTopicId, OttlaError, StorageError
+from ottla.wire.log_layout import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, partition_of
 from ottla.wire.names import TopicPartition, check_topic_name
 
 RECOVERY_THREADS = 4
@@ -223,6 +219,8 @@ class LogDir:
     def _precautions(self, partition: TopicPartition) -> Precautions:
         def before_truncation(offset: int) -> None:
             self._recovery_points.lower(partition, offset)
+            # Or what comes there next would be taken for deleted after a crash.
+            self._log_starts.lower(partition, offset)
 
         def before_cut(report: RecoveryReport) -> None:
             self._recovery_points.lower(partition, report.log_end_offset)

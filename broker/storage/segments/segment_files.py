@@ -4,25 +4,21 @@ import os
 from pathlib import Path
 
 from ottla.broker.storage.segments.index import SegmentIndex
+from ottla.wire.log_layout import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, is_offset, segment_name
 
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
 DELETED_SUFFIX = ".deleted"
 TEMPORARY_SUFFIX = ".tmp"
 LEFTOVER_SUFFIXES = (TEMPORARY_SUFFIX, DELETED_SUFFIX, ".swap", ".cleaned")
 """Ends of names that no living file has: unfinished copies and files that were being deleted."""
 
-OFFSET_DIGITS = 20
-
 
 def segment_path(folder: Path, base_offset: int, suffix: str = LOG_SUFFIX) -> Path:
-    return folder / f"{base_offset:0{OFFSET_DIGITS}d}{suffix}"
+    return folder / segment_name(base_offset, suffix)
 
 
 def base_offsets(folder: Path) -> list[int]:
     """The base offsets of all segments in ``folder``, rising."""
-    return sorted(int(path.stem) for path in folder.glob(f"*{LOG_SUFFIX}") if _is_offset(path.stem))
+    return sorted(int(path.stem) for path in folder.glob(f"*{LOG_SUFFIX}") if is_offset(path.stem))
 
 
 def remove_leftovers(folder: Path) -> list[str]:
@@ -31,7 +27,7 @@ def remove_leftovers(folder: Path) -> list[str]:
     for path in sorted(folder.iterdir()):
         orphan = (
             path.suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-            and _is_offset(path.stem)
+            and is_offset(path.stem)
             and not path.with_suffix(LOG_SUFFIX).exists()
         )
         if orphan or path.name.endswith(LEFTOVER_SUFFIXES):
@@ -86,7 +82,3 @@ def mark_deleted(folder: Path, base_offset: int) -> None:
         except FileNotFoundError:
             if suffix == LOG_SUFFIX:
                 raise
-
-
-def _is_offset(stem: str) -> bool:
-    return len(stem) == OFFSET_DIGITS and stem.isascii() and stem.isdigit()

@@ -1,0 +1,74 @@
+"""Topics that nobody created: they are made when a client that wants them made asks for them (auto.create.topics.enable)."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from ottla.broker.cluster_view import ClusterView
+from ottla.wire.admin import NewTopic
+from ottla.wire.errors import OttlaError, TopicAlreadyExists
+
+logger = logging.getLogger(__name__)
+
+CREATE_TIMEOUT_S = 5.0
+"""Clients wait as long as this for the answer; those whose topic is not there by then ask again."""
+
+AT_ONCE = 64
+"""Topics that are being made for clients of this broker; who asks for another one meanwhile asks again."""
+
+
+class TopicDefaults(NamedTuple):
+    """What a topic has whose creator does not say."""
+
+    partitions: int
+    replication_factor: int
+
+    def complete(self, topic: NewTopic) -> None:
+        """Kafka's clients send -1 where they leave it to the cluster."""
+        if topic.partitions == -1:
+            topic.partitions = self.partitions
+        if topic.replication_factor == -1:
+            topic.replication_factor = self.replication_factor
+
+
+class AutoTopics:
+    """Makes missing topics: each once, however many ask for it. ``create`` has the controller do it, wherever that is."""
+
+    def __init__(
+        self, view: ClusterView, create: Callable[[NewTopic, float], Awaitable[None]], defaults: TopicDefaults
+    ) -> None:
+        self._view = view
+        self._create = create
+        self._defaults = defaults
+        self._begun: dict[str, asyncio.Event] = {}
+
+    def missing(self, names: list[str]) -> list[str]:
+        return [name for name in names if self._view.topic(name) is None]
+
+    async def make(self, names: list[str]) -> None:
+        """Make these, or wait for those who do; whatever becomes of it, the metadata tells."""
+        try:
+            async with asyncio.timeout(CREATE_TIMEOUT_S):
+                await asyncio.gather(*map(self._make, names[:AT_ONCE]))
+        except TimeoutError:
+            logger.warning("topics could not be created in time topics=%s", ", ".join(names[:3]))
+
+    async def _make(self, name: str) -> None:
+        begun = self._begun.get(name)
+        if begun is not None:
+            await begun.wait()
+            return
+        if len(self._begun) >= AT_ONCE:
+            return
+        done = self._begun[name] = asyncio.Event()
+        try:
+            await self._create(NewTopic(name, *self._defaults, {}), CREATE_TIMEOUT_S)
+            logger.info("topic created for a client that asked for it topic=%s", name)
+        except TopicAlreadyExists:
+            pass  # another broker was asked, too
+        except OttlaError as error:
+            logger.warning("topic could not be created for a client topic=%s error=%r", name, error)
+        finally:
+            del self._begun[name]
+            done.set()

@@ -1,0 +1,87 @@
+"""DeleteRecords: let partitions that this broker leads begin later."""
+
+from ottla.broker.api.parts import check_parts, client_error
+from ottla.broker.cluster_view import ClusterView
+from ottla.broker.purgatory import Purgatory
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partitions import Partitions
+from ottla.net.peer import Peer
+from ottla.net.reply import Later, Reply
+from ottla.wire.admin import DeletedRecords, DeleteRecordsRequest, DeleteRecordsResponse, RecordsToDelete
+from ottla.wire.dialect import IncomingRequest
+from ottla.wire.errors import OttlaError, RequestTimedOut
+from ottla.wire.names import NO_EPOCH
+
+TIMEOUT_MAX_S = 300.0
+
+Awaited = tuple[DeletedRecords, Partition, int]
+"""A part that is done here and not yet everywhere: its result, its partition, and where that shall begin."""
+
+
+class DeleteRecordsHandler:
+    """Deletes at once; the answer waits until all that may be elected have noted it, so no change of leader undoes it."""
+
+    def __init__(self, partitions: Partitions, view: ClusterView, purgatory: Purgatory) -> None:
+        self._partitions = partitions
+        self._view = view
+        self._purgatory = purgatory
+
+    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply | Later:
+        request = incoming.message
+        assert isinstance(request, DeleteRecordsRequest)
+        check_parts(request.partitions)
+        awaited: list[Awaited] = []
+        results = [self._delete(part, awaited) for part in request.partitions]
+        response = Reply(DeleteRecordsResponse(results))
+        return self._wait(response, awaited, min(max(request.timeout_ms, 1) / 1000, TIMEOUT_MAX_S))
+
+    def _delete(self, part: RecordsToDelete, awaited: list[Awaited]) -> DeletedRecords:
+        result = DeletedRecords(0, "", part.topic, part.partition)
+        try:
+            partition = self._partitions.led(part.topic, part.partition, NO_EPOCH)
+            awaited.append((result, partition, partition.delete_records_before(part.offset)))
+        except OttlaError as error:
+            leader, _ = self._view.leader_of(part.topic, part.partition)
+            _fail(result, client_error(error, part.topic, leader))
+        return result
+
+    def _wait(self, response: Reply, awaited: list[Awaited], timeout_s: float) -> Reply | Later:
+        def attempt() -> Reply | None:
+            for entry in list(awaited):
+                result, partition, wanted = entry
+                try:
+                    low_watermark = partition.low_watermark()
+                except OttlaError as error:  # another broker leads by now, and may not have heard of it
+                    _fail(result, error)
+                    awaited.remove(entry)
+                    continue
+                if low_watermark >= wanted:
+                    result.low_watermark = low_watermark
+                    awaited.remove(entry)
+            return response if not awaited else None
+
+        def give_up() -> Reply:
+            for result, partition, wanted in awaited:
+                try:
+                    _fail(result, RequestTimedOut(_who_is_waited_for(partition, wanted, timeout_s)))
+                except OttlaError as error:
+                    _fail(result, error)
+            return response
+
+        keys = [partition.where for _, partition, _ in awaited]
+        return attempt() or self._purgatory.wait(attempt, give_up, keys, timeout_s)
+
+
+def _who_is_waited_for(partition: Partition, wanted: int, timeout_s: float) -> str:
+    leading = partition.leading
+    in_sync = leading.effective_isr if leading is not None else frozenset()
+    waits_for = ", ".join(
+        f"broker {replica}"
+        + ("" if replica in in_sync else " (not in sync, but it may be elected: min.insync.replicas)")
+        for replica in partition.begin_before(wanted)
+    )
+    return f"{partition.where} begins at {wanted}, but not everywhere after {timeout_s:g} s: waited for {waits_for}"
+
+
+def _fail(result: DeletedRecords, error: OttlaError) -> None:
+    result.error_code, result.error_message = error.code, str(error)

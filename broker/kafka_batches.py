@@ -1,0 +1,57 @@
+"""Records as Kafka's clients know them: batches of Kafka's format as they are, columnar ones converted, each once for a while.
+
+Batches do not change once they are written, so what was made of one serves all readers: it is known by its partition, its
+base offset and its CRC. What is kept is bounded by its bytes; what was not asked for longest goes first.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from ottla.wire.batch import MAGIC_COLUMNS, Buffer
+from ottla.wire.kafka.batches import MAGIC_AT, any_columnar, batches_of
+from ottla.wire.records import RecordBatch
+from ottla.wire.rewriting import as_kafka_batch
+
+KEPT_BYTES: Final = 64 * 1024 * 1024
+
+_KEY_END: Final = 21
+"""Base offset, length, leader epoch, magic and CRC stand before: together they tell a batch from all others of its log."""
+
+Key = tuple[str, int, bytes]
+
+
+class KafkaBatches:
+    """Makes Kafka's batches, from any thread."""
+
+    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
+        self._kept_bytes = kept_bytes
+        self._kept: OrderedDict[Key, bytearray] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def convert(self, topic: str, partition: int, views: Sequence[Buffer]) -> list[Buffer]:
+        """The same records; views that need nothing stay as they are."""
+        if not any_columnar(views):
+            return list(views)
+        return [self._one(topic, partition, batch) for view in views for batch in batches_of(view)]
+
+    def _one(self, topic: str, partition: int, batch: memoryview) -> Buffer:
+        if batch[MAGIC_AT] != MAGIC_COLUMNS:
+            return batch
+        key = (topic, partition, bytes(batch[:_KEY_END]))
+        with self._lock:
+            known = self._kept.get(key)
+            if known is not None:
+                self._kept.move_to_end(key)
+                return known
+        made = as_kafka_batch(RecordBatch(batch, verify=False))
+        with self._lock:
+            if key not in self._kept and len(made) <= self._kept_bytes // 4:
+                self._kept[key] = made
+                self._size += len(made)
+            while self._size > self._kept_bytes:
+                _, oldest = self._kept.popitem(last=False)
+                self._size -= len(oldest)
+        return made
