@@ -8,8 +8,8 @@
 Clients reach the cluster through brokers only; nothing here knows ZooKeeper.
 
 - ``producing``  the way of a record out, and ``AsyncProducer``.
-- ``consuming``  the way of a record in, and ``AsyncConsumer``. What a group's member does (finding the coordinator, assignors,
-  heartbeats, commits) will be a room of its own beside it, ``groups``: the consumer uses it, and it knows no fetching.
+- ``consuming``  the way of a record in, and ``AsyncConsumer``.
+- ``groups``     what a group's member does: the coordinator, assignors, heartbeats, commits. It fetches nothing.
 - ``blocking``   the same three clients for code without an event loop, on top of all the others.
 - here           what they share: the cluster's metadata, connections, options, records; and ``AsyncAdmin``.
 """
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.client.blocking.consumer import Consumer
     from ottla.client.blocking.producer import Producer
     from ottla.client.consuming.consumer import AsyncConsumer
+    from ottla.client.offsets import Lag
     from ottla.client.producing.producer import AsyncProducer
     from ottla.client.records import Receipt, Record, RecordMetadata
     from ottla.wire.names import TopicPartition
@@ -35,6 +36,7 @@ _HOMES = {
     "AsyncConsumer": "ottla.client.consuming.consumer",
     "AsyncProducer": "ottla.client.producing.producer",
     "Consumer": "ottla.client.blocking.consumer",
+    "Lag": "ottla.client.offsets",
     "NewTopic": "ottla.client.admin_requests",
     "Producer": "ottla.client.blocking.producer",
     "Receipt": "ottla.client.records",
@@ -49,6 +51,7 @@ __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
     "Consumer",
+    "Lag",
     "NewTopic",
     "Producer",
     "Receipt",

@@ -3,11 +3,12 @@
 import time
 import warnings
 from collections.abc import Iterable, Mapping
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Unpack, cast
 
 from ottla.client.admin_requests import (
     NewTopic,
+    Setting,
     alter_configs,
     controller_ms,
     create_partitions,
@@ -15,6 +16,7 @@ from ottla.client.admin_requests import (
     delete_topics,
     reassign,
     replace_config,
+    topic_changes,
 )
 from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig, build
@@ -23,6 +25,7 @@ from ottla.client.groups.descriptions import GroupDescription, PartitionLag
 from ottla.client.groups.group_admin import GroupAdmin
 from ottla.client.offsets import list_offsets
 from ottla.client.options import AdminOptions, documented
+from ottla.client.record_deletion import delete_records
 from ottla.client.wanted import (
     PartitionOutcomes,
     TopicOutcomes,
@@ -38,6 +41,7 @@ from ottla.wire.names import TopicPartition, check_topic_name
 from ottla.wire.requests import MetadataResponse, TopicMetadata
 
 DEFAULT_TIMEOUT_S = 30.0
+NOTHING: Mapping[str, Setting] = MappingProxyType({})
 
 
 @documented(AdminConfig)
@@ -165,11 +169,40 @@ class AsyncAdmin:
         """Let many topics have so many partitions each."""
         return by_topic(await create_partitions(self._cluster, counts, timeout))
 
+    async def delete_records(
+        self,
+        offsets: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int],
+        *,
+        timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[TopicPartition, int]:
+        """Delete the records before these offsets, -1 for all that are committed; gives where each partition begins then.
+
+        It returns when every replica in sync has noted it on disk. OffsetOutOfRange for an offset past the end; the other
+        partitions are done all the same. The space comes back segment by segment (log.retention.check.interval.ms).
+        """
+        wanted = {TopicPartition(*where): offset for where, offset in offsets.items()}
+        return await delete_records(self._cluster, wanted, timeout)
+
     async def alter_topic_config(
-        self, name: str, config: Mapping[str, str], *, timeout: float = DEFAULT_TIMEOUT_S
+        self,
+        name: str,
+        settings: Mapping[str, Setting] = NOTHING,
+        *,
+        unset: Iterable[str] = (),
+        timeout: float = DEFAULT_TIMEOUT_S,
     ) -> None:
-        """Replace a topic's settings by these."""
-        raise_first(await replace_config(self._cluster, name, config, timeout))
+        """Change these settings of a topic, take those in ``unset`` away, and leave all others as they are.
+
+        Where a topic says nothing, the broker's setting counts.
+        """
+        changes = {name: topic_changes(settings, unset)}
+        raise_first(await alter_configs(self._cluster, changes, False, timeout))
+
+    async def replace_topic_config(
+        self, name: str, settings: Mapping[str, Setting], *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        """Let a topic have these settings of its own and no others."""
+        raise_first(await replace_config(self._cluster, name, settings, timeout))
 
     async def incremental_alter_configs(
         self,

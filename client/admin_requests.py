@@ -10,6 +10,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.wanted import Wanted, WantedDeletion, WantedPartitions, ask_for_each, check_names, not_done
 from ottla.wire import admin as wire
 from ottla.wire.admin import TOPIC_RESOURCE, ConfigOperation
+from ottla.wire.errors import ConfigError
 from ottla.wire.names import check_topic_name
 from ottla.wire.requests import MetadataResponse
 
@@ -99,10 +100,30 @@ async def reassign(
     return wanted
 
 
+Setting = str | int | float | bool
+
+
+def topic_changes(settings: Mapping[str, Setting], unset: Iterable[str]) -> dict[str, str | None]:
+    """What to set and what to take away (None), as one mapping."""
+    gone = [unset] if isinstance(unset, str) else list(unset)
+    for key, value in settings.items():
+        if value is None:
+            raise ConfigError(f"no value for {key}", hint=f"unset=[{key!r}] takes the setting away")
+    if both := sorted(settings.keys() & gone):
+        raise ConfigError(f"{', '.join(both)} cannot be set and unset at once")
+    if not settings and not gone:
+        raise ConfigError("nothing to change", hint="give settings, or unset=[...]")
+    return {**{key: setting_text(value) for key, value in settings.items()}, **dict.fromkeys(gone)}
+
+
+def setting_text(value: Setting) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 async def replace_config(
-    cluster: Cluster, name: str, config: Mapping[str, str], timeout: float
+    cluster: Cluster, name: str, config: Mapping[str, Setting], timeout: float
 ) -> list[Wanted[wire.ConfigReplacement]]:
-    settings = {key: str(value) for key, value in config.items()}
+    settings = {key: setting_text(value) for key, value in config.items()}
     wanted = [Wanted(wire.ConfigReplacement(TOPIC_RESOURCE, name, settings), name)]
     check_names(wanted)
     await ask_for_each(

@@ -7,7 +7,7 @@ one copy of their bytes. Nothing here runs once a record, but for headers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,9 @@ BINARY_MAX = 2**31 - 1
 
 TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
 """Later times (the year 294247) cannot be told in microseconds and are shown as this one, so that they can be read."""
+
+CONSTANT_ROWS = 16 * 1024
+"""Columns that say the same of every record (topic, partition) are kept at this length: more than most batches have."""
 
 
 @lru_cache
@@ -48,29 +51,97 @@ def arrow_schema(headers: bool = False) -> pyarrow.Schema:
 
 
 def batches_to_arrow(
-    batches: Sequence[RecordBatch], topic: str, partition: int, *, headers: bool = False
+    batches: Sequence[RecordBatch],
+    topic: str,
+    partition: int,
+    *,
+    headers: bool = False,
+    columns: Sequence[str] | None = None,
 ) -> pyarrow.RecordBatch:
-    """All records of these batches of one partition; with ``headers`` there is a column for them, null where none are."""
-    numpy, arrow = _import()
-    columns = [batch.columns() for batch in batches]
+    """All records of these batches of one partition; with ``headers`` there is a column for them, null where none are.
+
+    ``columns`` names those that are wanted, in their order: of the others nothing is built.
+    """
+    _, arrow = _import()
+    schema = arrow_schema(headers) if columns is None else _pruned(tuple(columns))
     counts = [batch.count for batch in batches]
-    count = sum(counts)
-    types = numpy.repeat(numpy.array([batch.timestamp_type for batch in batches], numpy.int32), counts)
-    times = _concatenate([_timestamps_us(batch) for batch in batches])
-    arrays = [
-        _binary([(each.key_lengths, each.keys) for each in columns], counts),
-        _binary([(each.value_lengths, each.values) for each in columns], counts),
-        arrow.repeat(arrow.scalar(topic, arrow.string()), count),
-        arrow.repeat(arrow.scalar(partition, arrow.int32()), count),
-        arrow.array(_concatenate([_offsets(batch) for batch in batches])),
-        arrow.array(times).view(arrow.timestamp("us", tz="UTC")),
-        arrow.array(types),
-    ]
-    schema = arrow_schema(headers)
-    if headers:
-        rows = [pairs or None for batch in batches for pairs in batch.headers()]
-        arrays.append(arrow.array(rows, schema.field("headers").type))
+    arrays = [_COLUMNS[name](batches, counts, topic, partition) for name in schema.names]
     return arrow.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+@lru_cache
+def _pruned(columns: tuple[str, ...]) -> pyarrow.Schema:
+    _, arrow = _import()
+    whole = arrow_schema(headers=True)
+    return arrow.schema([whole.field(name) for name in columns])
+
+
+def _keys(batches: Sequence[RecordBatch], counts: list[int], *_: object) -> pyarrow.Array:
+    return _binary([(each.key_lengths, each.keys) for each in (batch.columns() for batch in batches)], counts)
+
+
+def _values(batches: Sequence[RecordBatch], counts: list[int], *_: object) -> pyarrow.Array:
+    return _binary([(each.value_lengths, each.values) for each in (batch.columns() for batch in batches)], counts)
+
+
+def _topic(_: object, counts: list[int], topic: str, partition: int) -> pyarrow.Array:
+    return _constant("string", topic, sum(counts))
+
+
+def _partition(_: object, counts: list[int], topic: str, partition: int) -> pyarrow.Array:
+    return _constant("int32", partition, sum(counts))
+
+
+def _offset_column(batches: Sequence[RecordBatch], *_: object) -> pyarrow.Array:
+    return _import()[1].array(_concatenate([_offsets(batch) for batch in batches]))
+
+
+def _timestamp_column(batches: Sequence[RecordBatch], *_: object) -> pyarrow.Array:
+    arrow = _import()[1]
+    times = _concatenate([_timestamps_us(batch) for batch in batches])
+    return arrow.array(times).view(arrow.timestamp("us", tz="UTC"))
+
+
+def _timestamp_types(batches: Sequence[RecordBatch], counts: list[int], *_: object) -> pyarrow.Array:
+    numpy, arrow = _import()
+    kinds = [batch.timestamp_type for batch in batches]
+    if len(set(kinds)) == 1:  # mostly: the topic says which
+        return _constant("int32", int(kinds[0]), sum(counts))
+    return arrow.array(numpy.repeat(numpy.array(kinds, numpy.int32), counts))
+
+
+def _header_column(batches: Sequence[RecordBatch], *_: object) -> pyarrow.Array:
+    rows = [pairs or None for batch in batches for pairs in batch.headers()]
+    return _import()[1].array(rows, arrow_schema(headers=True).field("headers").type)
+
+
+_COLUMNS: dict[str, Callable[..., Any]] = {
+    "key": _keys,
+    "value": _values,
+    "topic": _topic,
+    "partition": _partition,
+    "offset": _offset_column,
+    "timestamp": _timestamp_column,
+    "timestampType": _timestamp_types,
+    "headers": _header_column,
+}
+
+
+def _constant(kind: str, value: str | int, count: int) -> pyarrow.Array:
+    """The same value so many times: a slice of an array that is made once for many batches."""
+    if count > CONSTANT_ROWS:
+        return _repeated(kind, value, count)
+    return _kept_constant(kind, value).slice(0, count)
+
+
+@lru_cache(maxsize=64)
+def _kept_constant(kind: str, value: str | int) -> pyarrow.Array:
+    return _repeated(kind, value, CONSTANT_ROWS)
+
+
+def _repeated(kind: str, value: str | int, count: int) -> pyarrow.Array:
+    arrow = _import()[1]
+    return arrow.repeat(arrow.scalar(value, arrow.type_for_alias(kind)), count)
 
 
 def _binary(columns: list[tuple[memoryview | None, memoryview | None]], counts: list[int]) -> pyarrow.Array:

@@ -233,14 +233,25 @@ class Cluster:
         return await self.ask_while(lambda: self.controller == asked, channel, request, kind, timeout_s)
 
     async def ask_while(
-        self, in_charge: Callable[[], bool], channel: Channel, request: Request, kind: type[M], timeout_s: float
+        self,
+        in_charge: Callable[[], bool],
+        channel: Channel,
+        request: Request,
+        kind: type[M],
+        timeout_s: float,
+        waits_s: float = 0.0,
     ) -> M:
-        """Ask a broker that may be dead without anybody having noticed: it is given up once another one is in charge."""
+        """Ask a broker that may be dead without anybody having noticed: it is given up once another one is in charge.
+
+        ``waits_s``: for so long it need not answer, by what it is asked; nobody is suspected before.
+        """
         answer = channel.send(request)
         deadline = time.monotonic() + timeout_s
+        check_s = waits_s + CHECK_S
         while not answer.done():
             left = deadline - time.monotonic()
-            await asyncio.wait([answer], timeout=min(left, CHECK_S))
+            await asyncio.wait([answer], timeout=min(left, check_s))
+            check_s = CHECK_S
             if answer.done():
                 break
             self.suspect(channel.address)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ottla.client.records import RecordMetadata
 from ottla.net.busy_poll import BUSY_POLL_MAX_US
 from ottla.wire.batch import Codec
-from ottla.wire.errors import ConfigError, OttlaError
+from ottla.wire.errors import ConfigError, OttlaError, RecordDeserializationError
 from ottla.wire.framing import FRAME_MAX
 from ottla.wire.messages import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 
@@ -20,6 +20,10 @@ Deserializer = Callable[[Any], Any]
 OnDelivery = Callable[[OttlaError | None, RecordMetadata], object]
 """Told of each record, on the client's own thread: why it was not delivered (None if it was), and where it went or should have
 gone; its offset is -1 if it went nowhere. It must not block."""
+
+OnDeserializationError = Callable[[RecordDeserializationError], object]
+"""Given the error, with the record as it came, in the thread that reads. If it returns, reading goes on behind the record; what
+it raises is raised, and the record comes again, as it may after a crash: it is called at least once for each."""
 
 DEFAULT_PORT = 9092
 
@@ -165,11 +169,18 @@ class ConsumerConfig(ClientConfig):
     check_crcs: bool = option(True, "verify the checksum of every batch")
     key_deserializer: Deserializer | None = option(None, "turns a key's bytes into what you want")
     value_deserializer: Deserializer | None = option(None, "turns a value's bytes into what you want")
+    on_deserialization_error: str | OnDeserializationError = option(
+        "raise",
+        "what a deserializer cannot read: raise, skip, or a function that is given the error, and then it is skipped",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         reset = self.auto_offset_reset
         require(reset in ("earliest", "latest", "none"), "auto_offset_reset", reset, "earliest, latest or none")
+        unread = self.on_deserialization_error
+        known = callable(unread) or unread in ("raise", "skip")
+        require(known, "on_deserialization_error", unread, "raise, skip, or a function")
         self.require_positive("fetch_max_bytes", "max_partition_fetch_bytes", "max_poll_records", "fetch_buffer_bytes")
         self.require_positive(
             "consumer_timeout_ms", "session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms"

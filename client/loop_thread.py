@@ -28,10 +28,10 @@ EXIT_LEAST_S = 0.1
 class BlockingClient(Protocol):
     """What the loop thread must be able to ask of the clients that it drives."""
 
-    def close_at_exit(self, timeout: float) -> bool:
+    def _close_at_exit(self, timeout: float) -> bool:
         """The process ends: close. Whether somebody should be told that he forgot to."""
 
-    def forked(self, why: OttlaError) -> None:
+    def _forked(self, why: OttlaError) -> None:
         """This process is a forked child: the thread that drove this client is not in it."""
 
 
@@ -72,12 +72,16 @@ class LoopThread:
         if self.is_current:
             work.close()
             raise callback_error()
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        future = self.begin(work)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def begin(self, work: Coroutine[Any, Any, R]) -> "Future[R]":
+        """As ``run``, without waiting."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def call(self, make: Callable[[], R]) -> R:
         """Call a function there: for objects that must be made on their event loop."""
@@ -151,7 +155,7 @@ def _after_fork() -> None:
     _lock = threading.Lock()  # the thread that held it may not be here
     if before is not None:
         for client in list(before.clients):
-            client.forked(forked_error())
+            client._forked(forked_error())
 
 
 after_clients: list[Callable[[], None]] = []
@@ -177,7 +181,7 @@ def _close_all(shared: LoopThread) -> None:
     forgotten = 0
     for client in list(shared.clients):
         try:
-            forgotten += client.close_at_exit(left_s())
+            forgotten += client._close_at_exit(left_s())
         except Exception as error:  # whatever it is, the others have records, too
             logger.warning("a client was not closed before the process ended: %s", error)
     shared.run(shared.unowned_closed(left_s()))

@@ -1,11 +1,13 @@
-"""Asking leaders for offsets: the earliest, the latest, or the first at or after a time."""
+"""Asking leaders for offsets: the earliest, the latest, or the first at or after a time; and how far a reader is behind."""
 
-import asyncio
-from collections import defaultdict
+import time
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ottla.client.cluster import Cluster
-from ottla.wire.errors import LeaderNotAvailable, OttlaError, UnknownTopicOrPartition
+from ottla.client.leaders import ask_leaders
+from ottla.wire.errors import OttlaError
+from ottla.wire.messages import LATEST
 from ottla.wire.names import TopicPartition
 from ottla.wire.requests import ListOffsetsPart, ListOffsetsRequest, ListOffsetsResponse
 
@@ -13,15 +15,43 @@ Found = tuple[int, int]
 """An offset and its record's timestamp; -1 and -1 where there is none."""
 
 
+class Lag(NamedTuple):
+    """How far a reader is behind in a partition."""
+
+    records: int
+    """How many it has yet to read,"""
+    seconds: float
+    """and how long ago the first of them was made; 0 if there is none."""
+
+
+async def ask_lag(
+    cluster: Cluster, places: Mapping[TopicPartition, int], timeout_s: float
+) -> dict[TopicPartition, Lag]:
+    """How far somebody who reads on at these offsets is behind. One question to each leader tells both."""
+    found = await list_offsets(cluster, dict.fromkeys(places, LATEST), timeout_s, places)
+    return {where: Lag(max(0, end - places[where]), age_s(made_ms)) for where, (end, made_ms) in found.items()}
+
+
+def age_s(made_ms: int) -> float:
+    """How long ago that was; 0 where there is nothing (-1), or for a record of the future."""
+    return max(0.0, time.time() - made_ms / 1000) if made_ms >= 0 else 0.0
+
+
 async def list_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], timeout_s: float
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int],
+    timeout_s: float,
+    from_offsets: Mapping[TopicPartition, int] | None = None,
 ) -> dict[TopicPartition, Found]:
-    """For each partition the offset for a timestamp (or EARLIEST, LATEST); retried until ``timeout_s`` is over."""
+    """For each partition the offset for a timestamp (or EARLIEST, LATEST); retried until ``timeout_s`` is over.
+
+    With ``from_offsets``, the timestamp that is found with LATEST is that of the first record from there on.
+    """
     found: dict[TopicPartition, Found] = {}
 
     async def attempt() -> dict[TopicPartition, Found]:
         missing = {where: timestamp for where, timestamp in wanted.items() if where not in found}
-        some, failures = await ask_offsets(cluster, missing, cluster.attempt_s(timeout_s))
+        some, failures = await ask_offsets(cluster, missing, cluster.attempt_s(timeout_s), from_offsets)
         found.update(some)
         for error in failures.values():
             raise error
@@ -31,46 +61,23 @@ async def list_offsets(
 
 
 async def ask_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], timeout_s: float
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int],
+    timeout_s: float,
+    from_offsets: Mapping[TopicPartition, int] | None = None,
 ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, OttlaError]]:
     """Ask every leader once: what was found, and what went wrong. A broker that is gone fails its partitions only."""
-    found: dict[TopicPartition, Found] = {}
-    failures: dict[TopicPartition, OttlaError] = {}
-    by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-    for where in wanted:
-        cluster.watched.add(where.topic)
-        leader = cluster.leader(where)
-        if leader is None:
-            failures[where] = why_no_leader(cluster, where)
-        else:
-            by_leader[leader].append(where)
+    since = from_offsets or {}
 
-    async def ask(leader: int, group: list[TopicPartition]) -> None:
-        parts = [ListOffsetsPart(*where, wanted[where], cluster.leader_epoch(where)) for where in group]
-        try:
-            channel = await cluster.channel(leader)
-            answer = await cluster.ask_while(
-                lambda: all(cluster.leader(where) == leader for where in group),
-                channel, ListOffsetsRequest(parts), ListOffsetsResponse, timeout_s,
-            )  # fmt: skip
-        except OttlaError as error:
-            failures.update(dict.fromkeys(group, error))
-            return
-        for where, part in zip(group, answer.parts, strict=True):
-            if part.error_code:
-                failures[where] = part.error(topic=where.topic, partition=where.partition)
-            else:
-                found[where] = (part.offset, part.timestamp_ms)
+    def request(group: list[TopicPartition]) -> ListOffsetsRequest:
+        return ListOffsetsRequest(
+            [
+                ListOffsetsPart(*where, wanted[where], cluster.leader_epoch(where), since.get(where, -1))
+                for where in group
+            ]
+        )
 
-    await asyncio.gather(*(ask(leader, group) for leader, group in by_leader.items()))
-    return found, failures
-
-
-def why_no_leader(cluster: Cluster, where: TopicPartition) -> OttlaError:
-    topic = cluster.topics.get(where.topic)
-    if topic is None:
-        return UnknownTopicOrPartition(f"topic {where.topic!r} does not exist", topic=where.topic)
-    if where.partition >= len(topic.partitions) or where.partition < 0:
-        text = f"there is no partition {where}; topic {where.topic!r} has {len(topic.partitions)}"
-        return UnknownTopicOrPartition(text, topic=where.topic, partition=where.partition)
-    return LeaderNotAvailable(f"{where} has no leader", topic=where.topic, partition=where.partition)
+    answers, failures = await ask_leaders(
+        cluster, wanted, request, ListOffsetsResponse, lambda answer: answer.parts, timeout_s
+    )
+    return {where: (part.offset, part.timestamp_ms) for where, part in answers.items()}, failures

@@ -8,7 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, Literal, TypedDict, TypeVar
 
-from ottla.client.config import AdminConfig, ClientConfig, ConsumerConfig, OnDelivery, ProducerConfig, Serializer
+from ottla.client.config import (
+    AdminConfig,
+    ClientConfig,
+    ConsumerConfig,
+    OnDelivery,
+    OnDeserializationError,
+    ProducerConfig,
+    Serializer,
+)
 
 T = TypeVar("T")
 
@@ -70,6 +78,7 @@ class ConsumerOptions(AdminOptions, total=False):
     fetch_buffer_bytes: int
     consumer_timeout_ms: float
     check_crcs: bool
+    on_deserialization_error: Literal["raise", "skip"] | OnDeserializationError
 
 
 def documented(config: type[ClientConfig]) -> Callable[[type[T]], type[T]]:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Unpack, cast
 
-from ottla.client.admin import DEFAULT_TIMEOUT_S, AsyncAdmin
-from ottla.client.admin_requests import NewTopic
+from ottla.client.admin import DEFAULT_TIMEOUT_S, NOTHING, AsyncAdmin
+from ottla.client.admin_requests import NewTopic, Setting
 from ottla.client.config import AdminConfig
 from ottla.client.groups.commits import OffsetAndMetadata
 from ottla.client.groups.descriptions import GroupDescription, PartitionLag
@@ -61,11 +61,11 @@ class Admin:
         if not self._thread.lost:
             self._thread.run(self._twin.close())
 
-    def close_at_exit(self, timeout: float) -> bool:
+    def _close_at_exit(self, timeout: float) -> bool:
         self.close()
         return False  # no record is lost by it
 
-    def forked(self, why: OttlaError) -> None:
+    def _forked(self, why: OttlaError) -> None:
         """Nothing to do: whatever is asked of it from now on is refused by the loop thread."""
 
     # --- groups ----------------------------------------------------------------------------------------------------------
@@ -149,9 +149,35 @@ class Admin:
         """Let many topics have so many partitions each; tells of each what became of it: None, or an error."""
         return self._thread.run(self._twin.create_partitions(counts, timeout=timeout))
 
-    def alter_topic_config(self, name: str, config: Mapping[str, str], *, timeout: float = DEFAULT_TIMEOUT_S) -> None:
-        """Replace a topic's settings by these."""
-        self._thread.run(self._twin.alter_topic_config(name, config, timeout=timeout))
+    def delete_records(
+        self,
+        offsets: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int],
+        *,
+        timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[TopicPartition, int]:
+        """Delete the records before these offsets, -1 for all that are committed; gives where each partition begins then.
+
+        It returns when every replica in sync has noted it on disk. OffsetOutOfRange for an offset past the end; the other
+        partitions are done all the same. The space comes back segment by segment (log.retention.check.interval.ms).
+        """
+        return self._thread.run(self._twin.delete_records(offsets, timeout=timeout))
+
+    def alter_topic_config(
+        self,
+        name: str,
+        settings: Mapping[str, Setting] = NOTHING,
+        *,
+        unset: Iterable[str] = (),
+        timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        """Change these settings of a topic, take those in ``unset`` away, and leave all others as they are."""
+        self._thread.run(self._twin.alter_topic_config(name, settings, unset=unset, timeout=timeout))
+
+    def replace_topic_config(
+        self, name: str, settings: Mapping[str, Setting], *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        """Let a topic have these settings of its own and no others."""
+        self._thread.run(self._twin.replace_topic_config(name, settings, timeout=timeout))
 
     def incremental_alter_configs(
         self,

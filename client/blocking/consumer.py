@@ -16,6 +16,7 @@ from ottla.client.consuming.places import Place
 from ottla.client.groups.commits import OffsetAndMetadata
 from ottla.client.groups.hand_over import RebalanceListener
 from ottla.client.loop_thread import forked_error, refuse_on_loop_thread, shared_loop_thread
+from ottla.client.offsets import Lag, ask_lag
 from ottla.client.options import ConsumerOptions, documented
 from ottla.client.records import FetchedBatch, K, Record, V
 from ottla.wire.errors import ClientClosed, ConfigError, OttlaError
@@ -45,7 +46,7 @@ class Consumer(Generic[K, V]):
         self._thread = shared_loop_thread()
         self._data = threading.Event()
         self._twin = self._thread.call(lambda: AsyncConsumer(*topics, **given))
-        self._twin.blocking = True
+        self._twin._blocking = True
         self._inbox = self._twin._inbox
         self._inbox.on_data = self._data.set
         # Invariant: nothing that runs on the loop thread refers to self, so that a consumer that nobody has is noticed.
@@ -74,7 +75,7 @@ class Consumer(Generic[K, V]):
 
     def close(self) -> None:
         """Stop reading. A member of a group commits what it was given, if it does so by itself, and leaves."""
-        group = self._twin.group
+        group = self._twin._group
         try:
             if group is not None and not self._closed and not self._thread.lost:
                 revoked = group.last_revocation()
@@ -84,9 +85,16 @@ class Consumer(Generic[K, V]):
             self._closed = True
             self._data.set()
             if not self._thread.lost:
-                self._thread.run(self._twin.close())
+                self._end()
 
-    def close_at_exit(self, timeout: float) -> bool:
+    def _end(self) -> None:
+        try:
+            self._thread.run(self._twin.close())
+        except BaseException:
+            self._thread.close_unowned(self._twin.close)  # Ctrl-C, say: the rest is done though nobody waits for it
+            raise
+
+    def _close_at_exit(self, timeout: float) -> bool:
         self.close()
         return False  # no record is lost by it
 
@@ -95,7 +103,7 @@ class Consumer(Generic[K, V]):
             self._thread.close_unowned(self._twin.close)
             warnings.warn("a consumer that nobody has any more was not closed", ResourceWarning, 2, source=self)
 
-    def forked(self, why: OttlaError) -> None:
+    def _forked(self, why: OttlaError) -> None:
         self._closed = True
 
     # --- what to read ------------------------------------------------------------------------------------------------
@@ -166,7 +174,7 @@ class Consumer(Generic[K, V]):
     def __iter__(self) -> Iterator[Record[K, V]]:
         while not self._closed:
             try:
-                chunk = self._first(self._inbox.chunk, self._patience_s)
+                chunk = self._first(self._twin.next_chunk, self._patience_s)
             except ClientClosed:
                 return
             if chunk is None:
@@ -183,8 +191,8 @@ class Consumer(Generic[K, V]):
             self._twin._check_open()
             self._data.clear()
             with self._taking:
-                if self._twin.group is not None:
-                    self._group_polls(self._twin.group)
+                if self._twin._group is not None:
+                    self._group_polls(self._twin._group)
                 if taken := take():
                     return taken
             left = deadline - time.monotonic()
@@ -211,9 +219,13 @@ class Consumer(Generic[K, V]):
                 call = step.listener_call(group.listener)
                 if call is not None:
                     call(set(step.partitions))
+            except Exception:  # whatever the listener does, the group goes on
+                self._thread.run(group.finish(step))
+                raise
+            else:  # whoever was interrupted, by Ctrl-C say, has not done what it must: the next poll takes this step
+                self._thread.run(group.finish(step))
             finally:
                 self._in_listener = False
-                self._thread.run(group.finish(step))
         if offsets := group.due_offsets():
             self._thread.loop.call_soon_threadsafe(group.commit_soon, offsets)
 
@@ -224,14 +236,14 @@ class Consumer(Generic[K, V]):
 
         Raises IllegalGeneration, or another error of its kind, if the group has gone on without this member.
         """
-        group = self._twin.require_group()
-        offsets = group.positions() if what is None else as_offsets(what)
+        group = self._twin._require_group()
+        offsets = group.positions(known_too=True) if what is None else as_offsets(what)
         self._thread.run(group.commit(offsets, timeout))
 
     def commit_async(self, what: Record | Offsets | None = None) -> None:
         """As ``commit``, without waiting; what cannot be committed is told in the log."""
-        group = self._twin.require_group()
-        offsets = group.positions() if what is None else as_offsets(what)
+        group = self._twin._require_group()
+        offsets = group.positions(known_too=True) if what is None else as_offsets(what)
         self._thread.loop.call_soon_threadsafe(group.commit_soon, offsets)
 
     def committed(
@@ -240,9 +252,12 @@ class Consumer(Generic[K, V]):
         """What the group has committed of these."""
         return self._thread.run(self._twin.committed(partitions, timeout))
 
-    def lag(self, timeout: float = DEFAULT_TIMEOUT_S) -> dict[TopicPartition, int]:
-        """How many records are yet to be given, of each partition that is being read."""
-        return self._twin.behind(self.end_offsets(self.assignment(), timeout))
+    def lag(self, timeout: float = DEFAULT_TIMEOUT_S) -> dict[TopicPartition, Lag]:
+        """How far reading is behind, of each partition that is being read: in records, and in seconds.
+
+        That is how many records are yet to be given, and how old the first of them is.
+        """
+        return self._thread.run(ask_lag(self._twin._cluster, self._twin._positions(), timeout))
 
     # --- looking up --------------------------------------------------------------------------------------------------
 

@@ -118,7 +118,7 @@ class Producer:
         if not self._thread.lost:  # a forked child has nothing to close: the connections are its parent's
             self._thread.run(self._twin.close(timeout))
 
-    def close_at_exit(self, timeout: float) -> bool:
+    def _close_at_exit(self, timeout: float) -> bool:
         forgotten = not self._closed
         self.close(timeout)  # which may be under way in another thread, too
         return forgotten
@@ -128,7 +128,7 @@ class Producer:
             self._thread.close_unowned(self._twin.close)  # what was sent is delivered all the same
             warnings.warn("a producer that nobody has any more was not closed", ResourceWarning, 2, source=self)
 
-    def forked(self, why: OttlaError) -> None:
+    def _forked(self, why: OttlaError) -> None:
         self._closed = True
         self._send_plain = _not_plainly
         self._accumulator.abandon(why)

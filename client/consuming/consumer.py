@@ -45,7 +45,7 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         async for record in consumer: ...
     """
 
-    _closed = True  # until it is made
+    _ended = True  # until it is made
 
     def __init__(
         self,
@@ -63,17 +63,18 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         self._inbox = Inbox(self._config, on_data=self._data.set)
         self._fetch_loop = FetchLoop(self._config, self._cluster, self._subscription, self._inbox)
         # Invariant: nothing that runs refers to the consumer itself, so that one that nobody has any more is noticed.
-        self._inbox.on_room = self._fetch_loop.poke
-        self.group: GroupReading | None = None
-        self.blocking = False
+        self._inbox.on_room = self._fetch_loop.room_again
+        self._group: GroupReading | None = None
+        self._blocking = False
         """Whether a blocking consumer stands in front, in whose thread listeners are called."""
         self._stepping = asyncio.Lock()
         self._in_listener: asyncio.Task[Any] | None = None
         if self._config.group_id:
-            self.group = GroupReading(self._config, self._cluster, self._subscription, self._inbox, self._fetch_loop)
-        self._closed = False
-        if topics and self.group is not None:
-            self.group.subscribe(self._subscription.topics, None, None)
+            self._group = GroupReading(self._config, self._cluster, self._subscription, self._inbox, self._fetch_loop)
+        self._closed = self._ended = False
+        self._ending = asyncio.Lock()
+        if topics and self._group is not None:
+            self._group.subscribe(self._subscription.topics, None, None)
         if topics:
             self._fetch_loop.start()
 
@@ -83,9 +84,9 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         return cls(*topics, **cast(Any, config))
 
     def __del__(self) -> None:
-        if not self._closed:
-            if self.group is not None:
-                self.group.abandon()
+        if not self._ended:
+            if self._group is not None:
+                self._group.abandon()
             self._fetch_loop.abandon()
             warnings.warn("an AsyncConsumer that nobody has any more was not closed", ResourceWarning, 2, source=self)
 
@@ -106,21 +107,37 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         return f"{reads or 'nothing yet'} at {self._cluster.servers()}{group}"
 
     async def close(self) -> None:
-        """Stop reading. A member of a group commits what it was given, if it does so by itself, and leaves."""
-        if not self._closed:
+        """Stop reading. A member of a group commits what it was given, if it does so by itself, and leaves.
+
+        If it is cancelled, nothing is read any more and the group is not told: another ``close()`` does the rest.
+        """
+        async with self._ending:
             try:
-                await self._hear_of_the_end()
+                if not self._closed:
+                    await self._hear_of_the_end()
             finally:  # whatever the listener does
                 self._closed = True
                 self._data.set()
-                if self.group is not None:
-                    await self.group.close(self.group.positions())
-                await self._fetch_loop.stop()
-                await self._cluster.close()
+                if not self._ended:
+                    await self._end()
+
+    async def _end(self) -> None:
+        try:
+            if self._group is not None:
+                await self._group.close(self._group.positions())
+            await self._fetch_loop.stop()
+            await self._cluster.close()
+        except asyncio.CancelledError:
+            # Invariant: a member that nobody reads with does not live on; its session ends if nobody closes it again.
+            if self._group is not None:
+                self._group.member.cancel()
+            self._fetch_loop.cancel()
+            raise
+        self._ended = True
 
     async def _hear_of_the_end(self) -> None:
-        call = self.group.last_revocation() if self.group is not None and not self.blocking else None
-        result = call(self.group.owned()) if call is not None and self.group is not None else None
+        call = self._group.last_revocation() if self._group is not None and not self._blocking else None
+        result = call(self._group.owned()) if call is not None and self._group is not None else None
         if isawaitable(result):
             await result
 
@@ -139,23 +156,23 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         ``on_partitions_assigned``, ``on_partitions_revoked`` and ``on_partitions_lost``, plain or async, called while polling.
         """
         topics = [topics] if pattern is not None and isinstance(topics, str) else topics
-        if self.group is None:
+        if self._group is None:
             if pattern is not None or listener is not None:
                 raise ConfigError("a pattern or a listener is for members of a group", hint="give group_id")
             self._subscription.subscribe(topics)
         else:
             wanted = Subscription(topics).topics
-            self.group.subscribe(wanted, re.compile(pattern) if pattern is not None else None, listener)
+            self._group.subscribe(wanted, re.compile(pattern) if pattern is not None else None, listener)
         self._look_again()
 
     async def assign(self, partitions: Iterable[Place]) -> None:
         """Read exactly these partitions; with a ``group_id``, from what was committed."""
         wanted = places_of(partitions)
-        if self.group is not None:
-            if self.group.shares:
+        if self._group is not None:
+            if self._group.shares:
                 raise ConfigError("the group says what this consumer reads", hint="subscribe() or assign(), not both")
             new = [where for where in wanted if where not in self._subscription.assigned]
-            found = await self.group.member.commits.committed(new, DEFAULT_TIMEOUT_S)
+            found = await self._group.member.commits.committed(new, DEFAULT_TIMEOUT_S)
             for where, committed in found.items():
                 self._subscription.seek_first(where, committed.offset)
         self._subscription.assign(wanted)
@@ -167,11 +184,14 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
     @property
     def generation(self) -> int:
         """Of the group, as this member knows it; -1 while it is in none."""
-        return self.group.member.generation if self.group is not None else -1
+        return self._group.member.generation if self._group is not None else -1
 
     async def seek(self, topic: str | Place, partition: int | None = None, offset: int | None = None) -> None:
         """Go on reading at ``offset``; before the partition is assigned, begin there. Or ``seek(TopicPartition, offset)``."""
-        self._subscription.seek(*place_and_offset(topic, partition, offset))
+        where, to = place_and_offset(topic, partition, offset)
+        if self._group is not None:
+            self._group.check_heard(where)
+        self._subscription.seek(where, to)
         self._look_again(start=False)
 
     async def seek_to_beginning(self, *partitions: Place | Iterable[Place], timeout: float = DEFAULT_TIMEOUT_S) -> None:
@@ -225,13 +245,17 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         patience_s = self._config.consumer_timeout_ms / 1000
         while not self._closed:
             try:
-                chunk = await self._first(self._inbox.chunk, patience_s)
+                chunk = await self._first(self.next_chunk, patience_s)
             except ClientClosed:
                 return
             if chunk is None:
                 return
             for record in chunk:
                 yield record
+
+    def next_chunk(self) -> Iterator[Record[K, V]] | None:
+        """For loops: what is at hand of a batch; for a member no more than a poll gives, then its group may want something."""
+        return self._inbox.chunk(self._config.max_poll_records if self._group is not None else None)
 
     async def _first(self, take: Callable[[], R], timeout: float | None) -> R:
         """What ``take`` finds, waiting until it finds something; what it gives for nothing when time is over."""
@@ -240,8 +264,8 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         while True:
             self._check_open()
             self._data.clear()
-            if self.group is not None:
-                await self._group_polls(self.group)
+            if self._group is not None:
+                await self._group_polls(self._group)
             if taken := take():
                 return taken
             left = deadline - time.monotonic()
@@ -262,10 +286,10 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
     @contextmanager
     def _waiting(self) -> Iterator[None]:
         """Whoever waits for records polls, however long it waits."""
-        if self.group is None:
+        if self._group is None:
             yield
             return
-        member = self.group.member
+        member = self._group.member
         member.polling = True
         try:
             yield
@@ -287,9 +311,13 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
                     result = call(set(step.partitions)) if call is not None else None
                     if isawaitable(result):
                         await result
+                except Exception:  # whatever the listener does, the group goes on
+                    await group.finish(step)
+                    raise
+                else:  # whoever was cancelled has not done what it must: the next poll takes this step
+                    await group.finish(step)
                 finally:
                     self._in_listener = None
-                    await group.finish(step)
         if offsets := group.due_offsets():
             group.commit_soon(offsets)
 
@@ -307,11 +335,10 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
 
     def _raise_trouble(self) -> None:
         """Nothing came in time: if there is nothing that could be read, say why."""
-        trouble = self._inbox.trouble or (self.group.trouble if self.group is not None else None)
+        trouble = self._inbox.trouble or (self._group.trouble if self._group is not None else None)
         if trouble is not None and not self._subscription.readable:
-            raise type(trouble)(
-                self._cluster.with_tried(str(trouble)), topic=trouble.topic, partition=trouble.partition
-            )
+            text = self._cluster.with_tried(str(trouble))
+            raise type(trouble)(text, topic=trouble.topic, partition=trouble.partition)
 
     # --- what was read, in a group ---------------------------------------------------------------------------------------
 
@@ -320,31 +347,21 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
 
         Raises IllegalGeneration, or another error of its kind, if the group has gone on without this member.
         """
-        group = self.require_group()
-        await group.commit(group.positions() if what is None else as_offsets(what), timeout)
+        group = self._require_group()
+        await group.commit(group.positions(known_too=True) if what is None else as_offsets(what), timeout)
 
     async def committed(
         self, partitions: Iterable[tuple[str, int]], timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed of these."""
         wanted = [TopicPartition(*where) for where in partitions]
-        found = await self.require_group().member.commits.committed(wanted, timeout)
+        found = await self._require_group().member.commits.committed(wanted, timeout)
         return {where: found.get(where) for where in wanted}
 
-    async def lag(self, timeout: float = DEFAULT_TIMEOUT_S) -> dict[TopicPartition, int]:
-        """How many records are yet to be given, of each partition that is being read."""
-        return self.behind(await self.end_offsets(await self.assignment(), timeout))
-
-    def behind(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """From where reading stands to these ends; in the thread that reads."""
-        states = self._subscription.assigned
-        positions = {where: self._inbox.position(states[where]) for where in ends if where in states}
-        return {where: max(0, ends[where] - at) for where, at in positions.items() if at != UNKNOWN}
-
-    def require_group(self) -> GroupReading:
-        if self.group is None:
+    def _require_group(self) -> GroupReading:
+        if self._group is None:
             raise ConfigError("this consumer is in no group", hint="give group_id")
-        return self.group
+        return self._group
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

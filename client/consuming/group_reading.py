@@ -43,7 +43,8 @@ class GroupReading:
         """Why the group gives nothing to read at the moment."""
         self._shares = False
         self._commit_at = time.monotonic() + config.auto_commit_interval_ms / 1000
-        self._committed: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, tuple[str, int]] = {}
+        """What is known to be committed: of which topic (another one may have the same name by now), and the offset."""
         self._soon: dict[TopicPartition, OffsetAndMetadata] = {}
         """What is to be committed without anybody waiting for it."""
         self._committing = asyncio.Lock()
@@ -67,11 +68,12 @@ class GroupReading:
 
     def begin(self, positions: Mapping[TopicPartition, int | None]) -> None:
         self._subscription.add(positions)
-        self._committed |= {where: offset for where, offset in positions.items() if offset is not None}
+        self._note_committed({where: offset for where, offset in positions.items() if offset is not None})
         self._fetch_loop.start()
 
     def end(self, partitions: Iterable[TopicPartition]) -> None:
         self._subscription.remove(partitions)
+        self._inbox.take_back()
         for where in partitions:
             self._committed.pop(where, None)
             self._soon.pop(where, None)
@@ -112,14 +114,24 @@ class GroupReading:
         self._commit_at = time.monotonic() + self._config.auto_commit_interval_ms / 1000
         return self.positions()
 
-    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What was given so far and is not committed. In the caller's thread."""
+    def positions(self, *, known_too: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What was given so far and is not committed; with ``known_too`` all of it. In the caller's thread.
+
+        Who asks for a commit gets one: somebody else may have changed what stands there.
+        """
         found = {}
         for where, state in list(self._subscription.assigned.items()):
             position = self._inbox.position(state) if state.position != UNKNOWN else UNKNOWN
-            if position != UNKNOWN and self._committed.get(where) != position:
+            if position != UNKNOWN and (known_too or self._committed.get(where) != (state.topic_id, position)):
                 found[where] = OffsetAndMetadata(position)
         return found
+
+    def check_heard(self, where: TopicPartition) -> None:
+        """IllegalGeneration for a partition that was lost, of which the caller has not heard yet. From any thread."""
+        if self._shares and where in self.steps.unheard_losses():
+            raise IllegalGeneration(
+                f"{where} was lost, and may be another member's", hint="poll: then it is known what is read"
+            )
 
     # --- commits -----------------------------------------------------------------------------------------------------------
 
@@ -135,7 +147,13 @@ class GroupReading:
                 raise
             logger.warning("Group %s: offsets were not committed: %s", self.member.group_id, error)
             return
-        self._committed |= {where: one.offset for where, one in offsets.items() if where in self._subscription.assigned}
+        self._note_committed({where: one.offset for where, one in offsets.items()})
+
+    def _note_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        for where, offset in offsets.items():
+            state = self._subscription.assigned.get(where)
+            if state is not None:
+                self._committed[where] = (state.topic_id, offset)
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
         """One after the other: one that has to be tried again must not undo what was committed after it.
@@ -144,6 +162,7 @@ class GroupReading:
         """
         deadline = time.monotonic() + timeout
         states = self._states_of(offsets)
+        topic_ids = {where.topic: state.topic_id for where, state in states.items() if state is not None}
         try:
             async with asyncio.timeout(timeout):
                 await self._committing.acquire()
@@ -155,12 +174,12 @@ class GroupReading:
         try:
             self._check_mine(states)
             try:
-                await self.member.commits.commit(offsets, max(0.0, deadline - time.monotonic()))
+                await self.member.commits.commit(offsets, topic_ids, max(0.0, deadline - time.monotonic()))
             except (IllegalGeneration, RebalanceInProgress):
                 left_s = max(0.0, deadline - time.monotonic())
                 if not await self.member.settled(left_s) or states != self._states_of(offsets):
                     raise
-                await self.member.commits.commit(offsets, max(0.0, deadline - time.monotonic()))
+                await self.member.commits.commit(offsets, topic_ids, max(0.0, deadline - time.monotonic()))
         finally:
             self._committing.release()
 
@@ -168,11 +187,18 @@ class GroupReading:
         return {where: self._subscription.assigned.get(where) for where in partitions}
 
     def _check_mine(self, states: Mapping[TopicPartition, Assigned | None]) -> None:
-        """Invariant: a member commits only what it has had ever since it was told to: nobody else has read it meanwhile."""
+        """Invariant: a member commits only what it has had ever since it read it: nobody else has read it meanwhile.
+
+        What it has lost and has again may have been another one's: as long as the caller has not heard of that, it means
+        what it read before.
+        """
+        if not self._shares:
+            return
+        unheard = self.steps.unheard_losses()
         gone = [
             where
             for where, state in states.items()
-            if self._shares and (state is None or self._subscription.assigned.get(where) is not state)
+            if state is None or where in unheard or self._subscription.assigned.get(where) is not state
         ]
         if gone:
             raise IllegalGeneration(

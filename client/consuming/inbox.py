@@ -8,10 +8,11 @@ from operator import length_hint
 from typing import NamedTuple
 
 from ottla.client.config import ConsumerConfig
+from ottla.client.consuming.deserializing import Deserializing
 from ottla.client.consuming.fetched import unreadable
 from ottla.client.consuming.subscription import Assigned
 from ottla.client.records import FetchedBatch, Record
-from ottla.wire.errors import OttlaError, RecordDeserializationError
+from ottla.wire.errors import OttlaError
 from ottla.wire.names import TopicPartition
 from ottla.wire.records import RecordBatch
 
@@ -46,6 +47,15 @@ class _Entry(NamedTuple):
         return FetchedBatch(where.topic, where.partition, self.batch, self.skip if skip is None else skip)
 
 
+class _InHand(NamedTuple):
+    """The batch being read: its entry and its records belong together, for whoever looks from the other thread."""
+
+    entry: _Entry
+    records: list[Record]
+    behind: int
+    """The offset behind the records."""
+
+
 @dataclass(slots=True)
 class _Failure:
     """Why a partition cannot be read, as long as nobody seeks; ``raised`` once the caller has heard of it."""
@@ -65,21 +75,19 @@ class Inbox:
 
     The records of the batch being read stand behind one list iterator, ``_left``. A loop over a consumer runs on that
     iterator itself: it costs nothing per record, and yet whoever stops in the middle, or polls, goes on where it stands.
+    It ends where the list is emptied: by a seek, or because the partition is not this consumer's any more.
     """
 
     def __init__(self, config: ConsumerConfig, on_data: Callable[[], object]) -> None:
         self._limit = config.fetch_buffer_bytes
-        self._key_deserializer = config.key_deserializer
-        self._value_deserializer = config.value_deserializer
+        self._deserializer = Deserializing(config)
         self.on_room: Callable[[], None] = lambda: None
         """Called, in the caller's thread, when there is room again."""
         self.on_data = on_data
         self._fetched: deque[_Entry] = deque()
-        self._records: list[Record] = []
-        self._left = iter(self._records)
-        self._reading: _Entry | None = None
+        self._left: Iterator[Record] = iter([])
+        self._reading: _InHand | None = None
         self._opening: _Entry | None = None  # on its way from _fetched to _reading, or out of here
-        self._behind = 0  # the offset behind _records
         self._failures: dict[TopicPartition, _Failure] = {}
         # Each of the two is changed by one thread only, so that none can undo what the other one counted.
         self._bytes_put = 0
@@ -110,6 +118,10 @@ class Inbox:
         self._failures[state.where] = _Failure(state, state.position_version, error, raised)
         self.on_data()
 
+    @property
+    def has_failures(self) -> bool:
+        return bool(self._failures)
+
     def recovered(self, state: Assigned) -> None:
         """A partition can be read after all."""
         if self._failures:
@@ -121,16 +133,25 @@ class Inbox:
             return True
         opening, reading = self._opening, self._reading  # in this order: the caller's thread fills them in this order
         return (opening is not None and opening.state is state and not opening.stale) or (
-            reading is not None and reading.state is state and not reading.stale and length_hint(self._left) > 0
+            reading is not None
+            and reading.entry.state is state
+            and not reading.entry.stale
+            and length_hint(self._left) > 0
         )
+
+    def take_back(self) -> None:
+        """Partitions are not this consumer's any more: a loop that runs on records of one ends here, in whatever thread."""
+        reading = self._reading
+        if reading is not None and reading.entry.stale:
+            reading.records.clear()
 
     # --- for the caller ----------------------------------------------------------------------------------------------
 
-    def chunk(self) -> Iterator[Record] | None:
-        """The records of the next batch, or what is left of the one being read."""
+    def chunk(self, most: int | None = None) -> Iterator[Record] | None:
+        """The records of the next batch, or what is left of the one being read; no more than ``most`` of them."""
         self._raise_news()
         if self._open_next():
-            return self._left
+            return self._left if most is None else islice(self._left, most)
         self._raise_failure()
         return None
 
@@ -180,15 +201,15 @@ class Inbox:
 
     def position(self, state: Assigned) -> int:
         """The offset of the record that the caller gets next."""
-        if self._reading is not None and self._reading.state is state:
+        if self._reading is not None and self._reading.entry.state is state:
             self._settle()
         return state.position
 
     def drop_stale(self) -> None:
         """After a seek: what is at hand may be of the time before. A loop that runs on it ends here."""
-        if self._reading is not None and self._reading.stale:
+        self.take_back()
+        if self._reading is not None and self._reading.entry.stale:
             self._reading = None
-            self._records.clear()
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -217,57 +238,49 @@ class Inbox:
             self._put_back(entry)
             raise entry.unreadable(error) from error
         behind = entry.batch.next_offset
-        if self._key_deserializer is not None or self._value_deserializer is not None:
-            readable, error_found = self._deserialized(records)
-            if error_found is not None:
-                self._put_back(entry._replace(skip=entry.skip + len(readable)))
-                bad = records[len(readable)]
+        if self._deserializer.needed:
+            readable, before, stopped = self._deserializer.apply(records)
+            if stopped is not None:
+                self._put_back(entry._replace(skip=entry.skip + before))
                 if not readable:
-                    raise _refused(bad, error_found) from error_found
-                behind = bad.offset
+                    raise stopped
+                behind = records[before].offset
             records = readable
-        self._records, self._behind = records, behind
         self._left = iter(records)
-        self._reading = entry
+        self._reading = _InHand(entry, records, behind)
         if not records:
             self._settle()
         return bool(records)
 
-    def _deserialized(self, records: list[Record]) -> tuple[list[Record], Exception | None]:
-        """The records up to the first that cannot be deserialized, and why that one cannot."""
-        of_key, of_value = self._key_deserializer, self._value_deserializer
-        done: list[Record] = []
-        try:
-            for r in records:
-                key = of_key(r.key) if of_key is not None else r.key
-                value = of_value(r.value) if of_value is not None else r.value
-                done.append(
-                    Record(r.topic, r.partition, r.offset, r.timestamp, r.timestamp_type, key, value, r.headers)
-                )
-        except Exception as error:
-            return done, error
-        return done, None
-
     def _remainder(self) -> _Entry | None:
         """What is left of the batch being read, as a batch again."""
         self.drop_stale()
-        self._opening = reading = self._reading
-        left = length_hint(self._left)
-        self._reading = None
-        if reading is None or not left:
+        reading = self._reading
+        if reading is None:
             return None
-        skip = reading.skip + len(self._records) - left
-        self._records.clear()
-        if self._fetched and self._fetched[0].batch is reading.batch:
+        entry = self._opening = reading.entry
+        self._reading = None
+        left = length_hint(self._left)
+        try:
+            start = reading.records[-left].offset if left else -1
+        except IndexError:
+            left = 0  # they were taken back this very moment
+        if not left:
+            return None
+        reading.records.clear()
+        if self._fetched and self._fetched[0].batch is entry.batch:
             self._pop()  # the records of the same batch that could not be deserialized are in it, too
-        return reading._replace(skip=skip)
+        return entry._replace(start=start, skip=UNCOUNTED)  # records of it may have been passed over
 
     def _settle(self) -> None:
         """Write down how far the caller has come."""
         reading = self._reading
-        if reading is not None and not reading.stale:
+        if reading is not None and not reading.entry.stale:
             left = length_hint(self._left)
-            reading.state.position = self._records[-left].offset if left else self._behind
+            try:
+                reading.entry.state.position = reading.records[-left].offset if left else reading.behind
+            except IndexError:
+                pass  # they were taken back this very moment
 
     def _pop(self) -> _Entry | None:
         while self._fetched:
@@ -300,15 +313,3 @@ class Inbox:
                 raise failure.error.with_traceback(None)
         if self.trouble is not None and not self.trouble.retriable:
             raise self.trouble
-
-
-def _refused(record: Record, why: Exception) -> RecordDeserializationError:
-    where = TopicPartition(record.topic, record.partition)
-    return RecordDeserializationError(
-        f"the record at offset {record.offset} of {where} cannot be deserialized: {why!r}",
-        topic=record.topic,
-        partition=record.partition,
-        offset=record.offset,
-        record=record,
-        hint=f"seek to {record.offset + 1} to go on behind it",
-    )

@@ -1,9 +1,11 @@
-"""Where partitions begin and end, and which offset was the first at a time, as a consumer is asked for it."""
+"""Where partitions begin and end, which offset was the first at a time, and how far reading is behind."""
 
 from collections.abc import Iterable, Mapping
 
 from ottla.client.cluster import Cluster
-from ottla.client.offsets import list_offsets
+from ottla.client.consuming.inbox import Inbox
+from ottla.client.consuming.subscription import UNKNOWN, Subscription
+from ottla.client.offsets import Lag, ask_lag, list_offsets
 from ottla.wire.messages import EARLIEST, LATEST
 from ottla.wire.names import TopicPartition
 
@@ -11,9 +13,11 @@ DEFAULT_TIMEOUT_S = 30.0
 
 
 class OffsetLookups:
-    """A part of the consumer: it needs the cluster, and nothing of what is being read."""
+    """A part of the consumer: it asks the cluster, and knows where reading stands."""
 
     _cluster: Cluster
+    _subscription: Subscription
+    _inbox: Inbox
 
     async def beginning_offsets(
         self, partitions: Iterable[tuple[str, int]], timeout: float = DEFAULT_TIMEOUT_S
@@ -31,6 +35,19 @@ class OffsetLookups:
         """The first offset at or after a time, with its timestamp; None where all records are older."""
         found = await self._lookup(times_ms, timeout)
         return {where: pair if pair[0] >= 0 else None for where, pair in found.items()}
+
+    async def lag(self, timeout: float = DEFAULT_TIMEOUT_S) -> dict[TopicPartition, Lag]:
+        """How far reading is behind, of each partition that is being read: in records, and in seconds.
+
+        That is how many records are yet to be given, and how old the first of them is.
+        """
+        return await ask_lag(self._cluster, self._positions(), timeout)
+
+    def _positions(self) -> dict[TopicPartition, int]:
+        """Where reading stands; in the thread that reads."""
+        assigned = dict(self._subscription.assigned)
+        positions = {where: self._inbox.position(state) for where, state in assigned.items()}
+        return {where: at for where, at in positions.items() if at != UNKNOWN}
 
     async def _lookup(
         self, wanted: Mapping[tuple[str, int], int], timeout: float

@@ -109,6 +109,8 @@ class Subscription:
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these no more."""
         gone = set(partitions)
+        for where in gone:
+            self._sought.pop(where, None)  # was meant for as long as it was read
         self._set([where for where in self.assigned if where not in gone])
 
     def wanted_topics(self) -> list[str]:

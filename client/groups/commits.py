@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from ottla.client.groups.coordinator import GroupCoordinator
+from ottla.client.groups.coordinator import MOVED, GroupCoordinator
 from ottla.wire.errors import (
     FencedInstanceId,
     IllegalGeneration,
@@ -53,12 +53,17 @@ class Commits:
         self._group_id = group_id
         self._member = member
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float) -> None:
-        """Commit; raises what was refused. IllegalGeneration and its like: these partitions may be another member's by now."""
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, str], timeout_s: float
+    ) -> None:
+        """Commit; raises what was refused. IllegalGeneration and its like: these partitions may be another member's by now.
+
+        ``topic_ids``: of which topics these are offsets, as far as known: others may have their names by now.
+        """
         if not offsets:
             return
         parts = [
-            OffsetCommitPart(where.topic, where.partition, one.offset, one.leader_epoch, one.metadata)
+            OffsetCommitPart(*where, one.offset, one.leader_epoch, one.metadata, topic_ids.get(where.topic, ""))
             for where, one in offsets.items()
         ]
 
@@ -68,7 +73,15 @@ class Commits:
         request = OffsetCommitRequest(self._group_id, member.generation, member.member_id, member.instance_id, parts)
 
         async def attempt() -> OffsetCommitResponse:
-            return await self._coordinator.ask(request, OffsetCommitResponse, ATTEMPT_S)
+            answer = await self._coordinator.ask(request, OffsetCommitResponse, ATTEMPT_S)
+            for part in answer.parts:
+                error = part.error(topic=part.topic, partition=part.partition) if part.error_code else None
+                if isinstance(
+                    error, MOVED
+                ):  # very many are written in pieces, and not all were: those that were may be again
+                    self._coordinator.forget()
+                    raise error
+            return answer
 
         try:
             answer = await self._coordinator.retry(

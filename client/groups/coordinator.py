@@ -32,13 +32,18 @@ class GroupCoordinator:
         self._group_id = group_id
         self._broker: int | None = None
 
-    async def ask(self, request: Request, kind: type[M], timeout_s: float, lane: int = COMMIT_LANE) -> M:
-        """Ask once. If it fails the coordinator is looked for again the next time; an error of the whole answer is raised."""
+    async def ask(
+        self, request: Request, kind: type[M], timeout_s: float, lane: int = COMMIT_LANE, waits_s: float = 0.0
+    ) -> M:
+        """Ask once. If it fails the coordinator is looked for again the next time; an error of the whole answer is raised.
+
+        ``waits_s``: how long the coordinator may wait for news before it answers.
+        """
         try:
             broker = await self._find()
             channel = await self._cluster.channel(broker, lane)
             answer = await self._cluster.ask_while(
-                lambda: broker in self._cluster.brokers, channel, request, kind, timeout_s
+                lambda: broker in self._cluster.brokers, channel, request, kind, timeout_s, waits_s
             )
             if isinstance(answer, Failure) and answer.error_code in [error.code for error in MOVED]:
                 answer.raise_if_failed()

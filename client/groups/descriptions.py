@@ -39,6 +39,8 @@ class PartitionLag:
     begin: int
     end: int
     member: MemberDescription | None = None
+    lag_seconds: float = 0.0
+    """How long ago the first record was made that is yet to be read; 0 if there is none."""
 
     @property
     def lag(self) -> int:

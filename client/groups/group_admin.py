@@ -8,7 +8,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.groups.commits import Commits, OffsetAndMetadata
 from ottla.client.groups.coordinator import GroupCoordinator
 from ottla.client.groups.descriptions import GroupDescription, PartitionLag, describe
-from ottla.client.offsets import list_offsets
+from ottla.client.offsets import age_s, list_offsets
 from ottla.wire.errors import OttlaError, UnknownTopicOrPartition
 from ottla.wire.groups import (
     NO_OFFSET,
@@ -80,20 +80,24 @@ class GroupAdmin:
         """Of all partitions that a group has committed anything of, or has a member for."""
         group, offsets = await asyncio.gather(self.describe(group_id, timeout_s), self.offsets(group_id, timeout_s))
         owners = {where: member for member in group.members for where in member.partitions}
-        wanted = sorted({*offsets, *owners})
-        begins, ends = await asyncio.gather(
-            self._ends(wanted, EARLIEST, timeout_s), self._ends(wanted, LATEST, timeout_s)
-        )
+        there = await self._existing(sorted({*offsets, *owners}), timeout_s)
+        found = await list_offsets(self._cluster, dict.fromkeys(there, EARLIEST), timeout_s)
+        begins = {where: offset for where, (offset, _) in found.items()}
+        places = {where: max(offsets[where].offset if where in offsets else 0, begins[where]) for where in there}
+        ends = await list_offsets(self._cluster, dict.fromkeys(there, LATEST), timeout_s, places)
         return {
             where: PartitionLag(
-                offsets[where].offset if where in offsets else None, begins[where], ends[where], owners.get(where)
+                offsets[where].offset if where in offsets else None,
+                begins[where],
+                ends[where][0],
+                owners.get(where),
+                age_s(ends[where][1]),
             )
-            for where in wanted
-            if where in ends and where in begins
+            for where in there
         }
 
-    async def _ends(self, partitions: list[TopicPartition], to: int, timeout_s: float) -> dict[TopicPartition, int]:
-        """Of those that exist: a group may have committed something of a topic that is gone."""
+    async def _existing(self, partitions: list[TopicPartition], timeout_s: float) -> list[TopicPartition]:
+        """Those that exist: a group may have committed something of a topic that is gone."""
         there = []
         for topic in dict.fromkeys(where.topic for where in partitions):
             try:
@@ -101,13 +105,12 @@ class GroupAdmin:
             except UnknownTopicOrPartition:
                 continue
             there += [where for where in partitions if where.topic == topic and where.partition < count]
-        found = await list_offsets(self._cluster, dict.fromkeys(there, to), timeout_s)
-        return {where: offset for where, (offset, _) in found.items()}
+        return there
 
     async def alter_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int], timeout_s: float) -> None:
         """Let a group without members go on from there."""
         commits = Commits(GroupCoordinator(self._cluster, group_id), group_id, _Nobody())
-        await commits.commit({where: OffsetAndMetadata(offset) for where, offset in offsets.items()}, timeout_s)
+        await commits.commit({where: OffsetAndMetadata(offset) for where, offset in offsets.items()}, {}, timeout_s)
 
     async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition], timeout_s: float) -> None:
         parts = [PartitionName(where.topic, where.partition) for where in partitions]

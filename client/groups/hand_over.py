@@ -79,6 +79,14 @@ class Steps:
         """Whether the group waits for the reader."""
         return any(step.change is Change.REVOKED for step in list(self._steps))
 
+    def unheard_losses(self) -> set[TopicPartition]:
+        """What is gone, or was for a while, without the reader having been told."""
+        lost: set[TopicPartition] = set()
+        for step in list(self._steps):
+            if step.change is Change.LOST:
+                lost |= step.partitions
+        return lost
+
     def taken(self, step: Step) -> None:
         """On the event loop's thread."""
         if self._steps and self._steps[0] is step:

@@ -247,9 +247,9 @@ class GroupMember:
         deadline = time.monotonic() + self._config.max_poll_interval_ms / 1000
         while not step.taken.is_set():
             if time.monotonic() >= deadline:
-                raise UnknownMemberId(
-                    f"nobody has polled for {self._config.max_poll_interval_ms} ms, so its partitions are given up"
-                )
+                why = f"nobody has polled for {self._config.max_poll_interval_ms} ms, so its partitions are given up"
+                await self._leave(why)  # or the others would wait until its session is over
+                raise UnknownMemberId(why)
             try:
                 async with asyncio.timeout(self._config.heartbeat_interval_ms / 1000):
                     await step.taken.wait()
@@ -304,9 +304,8 @@ class GroupMember:
         """False if this member must join again. A coordinator that cannot be reached is no reason to."""
         request = HeartbeatRequest(self.group_id, self.generation, self.member_id, self.instance_id, max_wait_ms)
         try:
-            answer = await self._coordinator.ask(
-                request, HeartbeatResponse, max_wait_ms / 1000 + SLACK_S, HEARTBEAT_LANE
-            )
+            waits_s = max_wait_ms / 1000
+            answer = await self._coordinator.ask(request, HeartbeatResponse, waits_s + SLACK_S, HEARTBEAT_LANE, waits_s)
             answer.raise_if_failed()
             self._reached = True
         except RebalanceInProgress as error:
@@ -340,12 +339,15 @@ class GroupMember:
         if not self.member_id:
             return
         request = LeaveGroupRequest(self.group_id, [LeavingMember(self.member_id, self.instance_id, why)])
-        self.member_id = ""
+        member_id, self.member_id = self.member_id, ""
         try:
             async with asyncio.timeout(LEAVE_S):
                 await self._coordinator.ask(request, LeaveGroupResponse, LEAVE_S)
         except (OttlaError, TimeoutError) as error:
             logger.info("Group %s: leaving it was not heard: %s", self.group_id, error)
+        except asyncio.CancelledError:
+            self.member_id = member_id  # whoever ends this member for good may say so once more
+            raise
 
     def _new_backoff(self) -> Iterator[float]:
         return backoff(self._config.retry_backoff_ms / 1000, self._config.retry_backoff_max_ms / 1000)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from ottla.client.producing.undelivered import FailedBatch
 from ottla.client.records import Receipt, RecordMetadata, copy_of
-from ottla.wire.batch import HEADER_SIZE, NO_PRODUCER, Codec
+from ottla.wire.batch import HEADER_SIZE, MAGIC_COLUMNS, NO_PRODUCER, Codec
 from ottla.wire.errors import OttlaError
 from ottla.wire.names import TopicPartition
 from ottla.wire.records import encode_batch
@@ -30,7 +30,7 @@ def _new_lock() -> None:
 os.register_at_fork(after_in_child=_new_lock)
 
 
-class Line:
+class SequenceLine:
     """The sequence numbers of one partition under one producer id and epoch, and the batches that have some of them."""
 
     __slots__ = (
@@ -76,7 +76,7 @@ class ProducerBatch:
         self.in_flight = False
         self.may_be_stored = False
         """It was sent, and no answer told that it is not stored."""
-        self.line: Line | None = None  # see sequences.py
+        self.line: SequenceLine | None = None  # see sequences.py
         self.base_sequence = -1
         self.values: list[bytes | None] = []
         self.keys: list[bytes | None] | None = None  # as long as no record has one
@@ -96,7 +96,7 @@ class ProducerBatch:
     def __len__(self) -> int:
         return len(self.values)
 
-    def encode(self, codec: Codec) -> bytearray:
+    def encode(self, codec: Codec, magic: int = MAGIC_COLUMNS) -> bytearray:
         keys = self.keys
         if keys is not None and keys.count(None) == len(keys):
             keys = None
@@ -108,6 +108,7 @@ class ProducerBatch:
             headers=headers,
             timestamps=self.timestamps,
             codec=codec,
+            magic=magic,
             producer_id=NO_PRODUCER if line is None else line.producer_id,
             producer_epoch=-1 if line is None else line.epoch,
             base_sequence=self.base_sequence,

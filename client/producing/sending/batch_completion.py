@@ -8,7 +8,7 @@ from typing import cast
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
 from ottla.client.producing.accumulator import Accumulator
-from ottla.client.producing.batches import Line, ProducerBatch
+from ottla.client.producing.batches import ProducerBatch, SequenceLine
 from ottla.client.producing.delivery import tell_each
 from ottla.client.producing.sending.delivery_decision import (
     STORED,
@@ -166,7 +166,7 @@ class BatchCompletion:
         batch.not_before = time.monotonic() + backoff_ms / 1000
         self._accumulator.put_back(batch)
 
-    def _retire(self, line: Line, because: ProducerBatch, verdict: RetireLine) -> None:
+    def _retire(self, line: SequenceLine, because: ProducerBatch, verdict: RetireLine) -> None:
         """Whatever waits with numbers of a line that the broker takes no more loses them, or fails."""
         line.spent = line.spent or verdict.new_producer_id
         line.broken = line.dead = True

@@ -20,9 +20,10 @@ from ottla.client.producing.sending.leaders import Background, Leaders
 from ottla.client.producing.sending.sequences import Sequences
 from ottla.net.channel import Channel
 from ottla.net.exchange import Answer
+from ottla.wire.batch import MAGIC_COLUMNS, MAGIC_KAFKA
 from ottla.wire.errors import InvalidRecord, LocalProtocolError, NetworkException, OttlaError
 from ottla.wire.messages import ACKS_NONE
-from ottla.wire.names import TopicPartition
+from ottla.wire.names import RECORD_FORMAT, RECORD_FORMAT_KAFKA, TopicPartition
 from ottla.wire.requests import ProducePart, ProduceRequest
 
 logger = logging.getLogger(__name__)
@@ -198,12 +199,19 @@ class Sender:
             self._accumulator.put_back(batch)
             return None
         try:
-            return batch.encode(self._codec)
+            return batch.encode(self._codec, self._magic_for(batch.where.topic))
         except Exception as error:
             if not numbered:
                 Sequences.take_back(batch)
             self._unsendable(batch, error, went_back)
             return None
+
+    def _magic_for(self, topic: str) -> int:
+        """The format that the topic's readers like best, as far as its settings are known here."""
+        known = self._cluster.topics.get(topic)
+        if known is not None and known.config.get(RECORD_FORMAT) == RECORD_FORMAT_KAFKA:
+            return MAGIC_KAFKA
+        return MAGIC_COLUMNS
 
     def _unsendable(self, batch: ProducerBatch, error: Exception, went_back: set[TopicPartition]) -> None:
         """A batch cannot be encoded: find the record that is to blame by halves, and fail that one alone."""

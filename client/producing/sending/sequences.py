@@ -15,7 +15,7 @@ Other partitions have lines of their own and do not notice.
 
 from collections.abc import Container
 
-from ottla.client.producing.batches import SEQUENCES, Line, ProducerBatch
+from ottla.client.producing.batches import SEQUENCES, ProducerBatch, SequenceLine
 from ottla.wire.names import TopicPartition
 
 EPOCH_MAX = 2**15 - 1
@@ -28,7 +28,7 @@ class Sequences:
     def __init__(self) -> None:
         self._producer_id = -1
         self._epoch = -1
-        self._lines: dict[TopicPartition, Line] = {}
+        self._lines: dict[TopicPartition, SequenceLine] = {}
 
     @property
     def ready(self) -> bool:
@@ -68,10 +68,10 @@ class Sequences:
         line.unfinished[batch] = None
         return True
 
-    def _line_after(self, line: Line | None) -> Line:
+    def _line_after(self, line: SequenceLine | None) -> SequenceLine:
         if line is None or line.spent or line.epoch >= EPOCH_MAX:
-            return Line(self._producer_id, self._epoch)
-        return Line(line.producer_id, line.epoch + 1)
+            return SequenceLine(self._producer_id, self._epoch)
+        return SequenceLine(line.producer_id, line.epoch + 1)
 
     def may_go_to(self, leader: int, where: TopicPartition) -> bool:
         """Whether nothing of this partition is on its way to another broker.
