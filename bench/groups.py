@@ -118,7 +118,7 @@ async def _member(cluster: LocalCluster, group: str, topic: str) -> AsyncConsume
 
 
 def _read_by(member: AsyncConsumer) -> set[TopicPartition]:
-    return member.group.owned() if member.group is not None else set()
+    return member._group.owned() if member._group is not None else set()
 
 
 def _shared(members: list[AsyncConsumer], partitions: int) -> bool:

@@ -22,12 +22,12 @@ PATIENCE_S = 10.0
 
 def run(scale: float, out: Path) -> None:
     try:
-        import confluent_kafka  # type: ignore[import-not-found]  # optional
+        import confluent_kafka  # optional
     except ImportError:
         print("confluent-kafka is not installed: make bench-peer")
         return
     count = int(1_000_000 * scale)
-    theirs_out, theirs_in = _theirs(confluent_kafka, count)
+    theirs_out, theirs_in = theirs(confluent_kafka, count)
     with LocalCluster(brokers=1) as cluster:
         topic = new_topic(cluster.bootstrap)
         one_by_one = workloads.send_one_by_one(cluster.bootstrap, topic, records=count, value_size=100)
@@ -50,7 +50,7 @@ def _beside(name: str, ours: float, theirs: float, times: int) -> Row:
     return Row(name, ours, "records/s", goal=goal, met=ours >= times * theirs, others=f"{ours / theirs:.1f} x")
 
 
-def _theirs(confluent: Any, count: int) -> tuple[float, float]:
+def theirs(confluent: Any, count: int) -> tuple[float, float]:
     """Records a second out and in, each by the call that takes or gives one."""
     settings = {"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "linger.ms": 5, "log_level": 0}
     producer = confluent.Producer({**settings, "queue.buffering.max.messages": 10_000_000})

@@ -6,6 +6,7 @@ import uuid
 from collections import defaultdict
 from typing import Any
 
+from ottla.chaos.foreign_clients import ConfluentConsumer
 from ottla.chaos.history import Poll, Read, Session
 from ottla.chaos.schedule import REQUEST_TIMEOUT_S
 from ottla.chaos.threads import WatchedThread
@@ -92,6 +93,23 @@ class Reader:
         else:
             consumer.assign([(self._topic, partition) for partition in self.positions])
         return consumer
+
+
+class ConfluentReader(Reader):
+    """The same by confluent-kafka."""
+
+    def _one_session(self, number: int) -> None:
+        read, most = 0, SESSION_RECORDS[number % len(SESSION_RECORDS)]
+        self.sessions.append(Session(self.name, number, time.monotonic(), dict(self.positions)))
+        consumer = ConfluentConsumer(self._bootstrap, self._topic, self.positions)
+        try:
+            while not self._stop.is_set() and read < most:
+                for partition, reads in consumer.poll(0.5):
+                    self.polls.append(Poll(self.name, number, time.monotonic(), partition, reads))
+                    self.positions[partition] = reads[-1].offset + 1
+                    read += len(reads)
+        finally:
+            consumer.close()
 
 
 def reads_of(batch: FetchedBatch) -> list[Read]:

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from ottla.chaos.checker import Violation, check
 from ottla.chaos.faults import Kind, NotOffered, NotStarted, Step
+from ottla.chaos.foreign_clients import check_client
 from ottla.chaos.group_readers import GroupReaders
 from ottla.chaos.history import Event, Expectation, History, Read
 from ottla.chaos.nemesis import Nemesis
-from ottla.chaos.readers import Reader, read_everything
+from ottla.chaos.readers import ConfluentReader, Reader, read_everything
 from ottla.chaos.replicas import settled_replicas
 from ottla.chaos.scenarios import SCENARIOS, Scenario
 from ottla.chaos.schedule import ends
@@ -21,7 +22,7 @@ from ottla.chaos.targets.target import Target
 from ottla.chaos.threads import WatchedThread
 from ottla.chaos.topic_faults import TopicFaults
 from ottla.chaos.watcher import Watcher
-from ottla.chaos.workload import VARIED, Workload
+from ottla.chaos.workload import FOREIGN, VARIED, Workload
 from ottla.client import Admin
 from ottla.wire.errors import ConfigError, OttlaError
 
@@ -78,9 +79,14 @@ def run(
     *,
     rate: float | None = RATE,
     allow_skipped: bool = False,
+    client: str = "ottla",
 ) -> Outcome:
-    """Run a scenario on a target, which is opened here and closed by its owner. NotStarted if there is nothing to run it on."""
+    """Run a scenario on a target, which is opened here and closed by its owner. NotStarted if there is nothing to run it on.
+
+    ``client`` says whose producers write, and who reads along: ours, or one of Kafka's.
+    """
     scenario = _scenario(scenario_name)
+    check_client(client)
     lacking = scenario.needs - target.offered
     if lacking:
         reasons = "; ".join(f"{kind}: {target.missing[kind]}" for kind in sorted(lacking))
@@ -94,7 +100,7 @@ def run(
     steps = scenario.steps(seconds, seed, target.offered, target.session_s)
     tell(f"{scenario_name} on {target.name}, seed {seed}: {len(steps)} faults in {max(seconds, ends(steps)):.0f} s")
     may_skip = 1.0 if allow_skipped else scenario.may_skip
-    return _Run(target, scenario, topic, _Plan(steps, seed, seconds, may_skip), tell, rate).go()
+    return _Run(target, scenario, topic, _Plan(steps, seed, seconds, may_skip), tell, rate, client).go()
 
 
 def _scenario(name: str) -> Scenario:
@@ -122,6 +128,7 @@ class _Run:
         plan: _Plan,
         tell: Tell,
         rate: float | None,
+        client: str,
     ) -> None:
         self._target = target
         self._scenario = scenario
@@ -131,10 +138,13 @@ class _Run:
         partitions = scenario.shape.partitions
         self._partitions = tuple(range(partitions))
         shape = scenario.shape
-        self._load = Workload(target.bootstrap, topic, PRODUCERS, rate, VARIED)
+        habits = VARIED if client == "ottla" else FOREIGN
+        self._load = Workload(target.bootstrap, topic, PRODUCERS, rate, habits, client)
         self._readers = [
             Reader(target.bootstrap, topic, partitions, subscribes=subscribes) for subscribes in (False, True)
         ]
+        if client == "confluent":
+            self._readers.append(ConfluentReader(target.bootstrap, topic, partitions))
         self._group = GroupReaders(target.bootstrap, topic, partitions)
         self._watcher = Watcher(target.bootstrap, topic, shape.replication)
         self._topic_faults = TopicFaults(target.bootstrap, topic, shape.replication, shape.min_insync, plan.seed)

@@ -9,6 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from ottla.chaos.foreign_clients import ForeignProducer, Told, open_producer
 from ottla.chaos.history import Send
 from ottla.chaos.schedule import REQUEST_TIMEOUT_S
 from ottla.chaos.threads import WatchedThread
@@ -53,6 +54,9 @@ VARIED = tuple(
 )
 """One producer for each codec; among them some are hasty, some linger, and some send lists."""
 
+FOREIGN = tuple(Habits(codec.name.lower(), linger_ms=number % 2 * 2.0) for number, codec in enumerate(Codec))
+"""The same for Kafka's clients: patient, for what they do in a hurry is theirs to answer for, and one by one."""
+
 
 class Workload:
     """Producers on one topic until ``stop``. ``rate`` is the most records a second that each sends; None: as many as it can.
@@ -69,9 +73,13 @@ class Workload:
         producers: int = 3,
         rate: float | None = None,
         habits: Sequence[Habits] = (Habits(),),
+        client: str = "ottla",
         **options: Any,
     ) -> None:
+        """``client`` names whose producers they are: ours, or one of Kafka's own (foreign_clients.py)."""
         self.topic = topic
+        self._client = client
+        self._bootstrap = bootstrap
         self.sends: list[Send] = []
         self._rate = rate
         self._options = {
@@ -152,19 +160,24 @@ class Workload:
     # --- a producer's thread -------------------------------------------------------------------------------------------
 
     def _run(self, habits: Habits) -> None:
+        producer = self._open(habits)
+        try:
+            self._send_until_stopped(producer, habits)
+        finally:
+            producer.close(self._patience_s)
+
+    def _open(self, habits: Habits) -> Producer | ForeignProducer:
+        if self._client != "ottla":
+            return open_producer(self._client, self._bootstrap, habits.codec, habits.linger_ms)
         settings = {
             "compression_type": habits.codec,
             "delivery_timeout_ms": habits.delivery_timeout_ms,
             "linger_ms": habits.linger_ms,
             **self._options,
         }
-        producer = Producer(**settings)
-        try:
-            self._send_until_stopped(producer, habits)
-        finally:
-            producer.close(self._patience_s)
+        return Producer(**settings)
 
-    def _send_until_stopped(self, producer: Producer, habits: Habits) -> None:
+    def _send_until_stopped(self, producer: Producer | ForeignProducer, habits: Habits) -> None:
         name = uuid.uuid4().hex[:6]
         rooms = {f"k{key}": threading.Semaphore(IN_FLIGHT) for key in range(KEYS)}
         counters = dict.fromkeys(rooms, 0)
@@ -195,11 +208,15 @@ class Workload:
                 yield key
 
     def _send(
-        self, producer: Producer, sends: list[Send], rooms: dict[str, threading.Semaphore], habits: Habits
+        self,
+        producer: Producer | ForeignProducer,
+        sends: list[Send],
+        rooms: dict[str, threading.Semaphore],
+        habits: Habits,
     ) -> None:
         self.sends += sends
 
-        def told(delivered: RecordDelivery | ManyDelivery) -> None:
+        def told(delivered: RecordDelivery | ManyDelivery | Told) -> None:
             now, error = time.monotonic(), delivered.exception()
             if error is None:
                 found = delivered.result()
@@ -221,8 +238,12 @@ class Workload:
                 send.refused(time.monotonic(), type(error).__name__)
                 rooms[send.key].release()
 
-    def _hand_over(self, producer: Producer, sends: list[Send], habits: Habits) -> RecordDelivery | ManyDelivery:
+    def _hand_over(
+        self, producer: Producer | ForeignProducer, sends: list[Send], habits: Habits
+    ) -> RecordDelivery | ManyDelivery | Told:
         stamp = time.time_ns() // 1_000_000
+        if not isinstance(producer, Producer):
+            return self._hand_over_to_foreign(producer, sends, stamp)
         if habits.many > 1:
             for send in sends:
                 send.timestamp = stamp
@@ -236,6 +257,13 @@ class Workload:
         return producer.send(
             self.topic, send.value, key=send.key.encode(), headers=send.headers, timestamp_ms=send.timestamp
         )
+
+    def _hand_over_to_foreign(self, producer: ForeignProducer, sends: list[Send], stamp: int) -> Told:
+        [send] = sends
+        if not send.number % 2:
+            send.timestamp = stamp - send.number
+            send.headers = (("number", str(send.number).encode()), ("empty", b""))
+        return producer.send(self.topic, send.value, send.key.encode(), send.headers, send.timestamp)
 
     def _acknowledged(self, send: Send, where: RecordMetadata, now: float) -> None:
         send.acknowledged(where.partition, where.offset if where.offset >= 0 else None, now, where.receipt)

@@ -37,6 +37,9 @@ def run(
     allow_skipped: Annotated[
         bool, typer.Option("--allow-skipped", help="Pass though faults found no victim, or could not be done.")
     ] = False,
+    client: Annotated[
+        str, typer.Option("--client", help="Whose producers write: ottla, or Kafka's: confluent, aiokafka.")
+    ] = "ottla",
     project: Annotated[str, typer.Option("--project", help="The name of the compose project.")] = "ottla",
     output_format: Format = None,
 ) -> int:
@@ -56,7 +59,7 @@ def run(
     chosen = random.SystemRandom().randrange(2**31) if seed is None else seed
     with open_target(target, project) as opened:
         try:
-            outcome = run_scenario(opened, scenario, seconds, chosen, note, allow_skipped=allow_skipped)
+            outcome = run_scenario(opened, scenario, seconds, chosen, note, allow_skipped=allow_skipped, client=client)
         except NotOffered as error:
             raise ConfigError(str(error)) from None
         except NotStarted as error:

@@ -2,17 +2,17 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ottla.cli.connection import CLIENT_ID, open_admin
-from ottla.cli.errors import NotFound
+from ottla.cli.errors import NotFound, Terminated, ended_by_sigterm, topic_not_found
 from ottla.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_S, Bootstrap, Timeout
 from ottla.cli.output import flush, note, write
 from ottla.cli.records import VERBS_HELP, record_printer
 from ottla.cli.start_offsets import Origin, Start, parse_start, parse_starts, start_offsets
-from ottla.cli.topic import not_found
 from ottla.wire.errors import ConfigError, UnknownTopicOrPartition
 from ottla.wire.names import TopicPartition
 
@@ -53,46 +53,97 @@ def consume(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Read records and print each; goes on until Ctrl-C unless told when to end."""
-    printer = record_printer(record_format)
+    """Read records and print each; goes on until Ctrl-C or SIGTERM unless told when to end."""
     if until and group is not None:
         raise ConfigError("-u and -g exclude each other", hint="-e ends a member when it has nothing more to read")
-    if group is not None:
-        _consume_as_member(
-            group, topics, offset, printer, count, partition, bootstrap, timeout, exit_at_end=exit_at_end
-        )
-        return
+    if partition and group is not None:
+        raise ConfigError("-p and -g exclude each other", hint="a group says which partitions its members read")
+    reading = Reading(topics, count, record_printer(record_format), bootstrap, timeout, exit_at_end or bool(until))
+    with ended_by_sigterm():
+        if group is not None:
+            _consume_as_member(reading, group, offset)
+        else:
+            _consume_alone(reading, partition or [], offset, until)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What to read, how to print it, and when to end."""
+
+    topics: list[str]
+    count: int | None
+    printer: "Callable[[Record], bytes]"
+    bootstrap: str
+    timeout_s: float
+    ends: bool
+
+
+def _consume_alone(reading: Reading, partitions: list[int], offset: str, until: str) -> None:
     start, single = parse_starts(offset or "earliest")
     end = parse_start(until, "-u") if until else Start(Origin.LATEST)
-    if single and partition:
+    if single and partitions:
         raise ConfigError("-p and -o PARTITION:OFFSET exclude each other")
-    places = _find_partitions(topics, partition or sorted(single), bootstrap, timeout)
-    if count == 0:
+    places = _find_partitions(reading, partitions or sorted(single))
+    if reading.count == 0:
         return
     from ottla.client import Consumer
 
-    with Consumer(bootstrap_servers=bootstrap, client_id=CLIENT_ID) as consumer:
-        earliest = consumer.beginning_offsets(places, timeout=timeout)
-        latest = consumer.end_offsets(places, timeout=timeout)
+    with Consumer(bootstrap_servers=reading.bootstrap, client_id=CLIENT_ID) as consumer:
+        timeout_s = reading.timeout_s
+        earliest = consumer.beginning_offsets(places, timeout=timeout_s)
+        latest = consumer.end_offsets(places, timeout=timeout_s)
         wanted = start or {where: single[where.partition] for where in places}
-        begin = start_offsets(consumer, wanted, earliest, latest, timeout)
-        ends = start_offsets(consumer, end, earliest, latest, timeout)
+        begin = start_offsets(consumer, wanted, earliest, latest, timeout_s)
+        ends = start_offsets(consumer, end, earliest, latest, timeout_s)
         for where, first in begin.items():
             consumer.seek(where.topic, where.partition, first)
         consumer.assign(places)
-        batches = _until_end(consumer, begin, ends) if exit_at_end or until else _for_ever(consumer)
-        _print(_first(batches, count), printer)
+        batches = _until_end(consumer, begin, ends) if reading.ends else _for_ever(consumer)
+        _print(_first(batches, reading.count), reading.printer)
 
 
-def _print(batches: "Iterator[list[Record]]", printer: "Callable[[Record], bytes]") -> None:
-    """Print them all; who is interrupted by a person tells how many there were."""
+def _consume_as_member(reading: Reading, group: str, offset: str) -> None:
+    """What was printed is committed; whoever begins in a group where nothing was committed begins at ``offset``."""
+    if offset not in ("", "earliest", "latest"):
+        raise ConfigError(f"-o {offset} in a group", hint="earliest or latest; `ottla group reset` moves a group")
+    _find_partitions(reading, [])
+    if reading.count == 0:
+        return
+    from ottla.client import Consumer
+
+    with Consumer(
+        bootstrap_servers=reading.bootstrap,
+        client_id=CLIENT_ID,
+        group_id=group,
+        auto_offset_reset="latest" if offset == "latest" else "earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+
+        def commit(printed: "list[Record]") -> None:
+            last = {TopicPartition(record.topic, record.partition): record.offset + 1 for record in printed}
+            consumer.commit(last, timeout=reading.timeout_s)
+
+        consumer.subscribe(reading.topics)
+        batches = _until_idle(consumer, reading.timeout_s) if reading.ends else _for_ever(consumer)
+        _print(_first(batches, reading.count), reading.printer, commit)
+
+
+def _print(
+    batches: "Iterator[list[Record]]",
+    printer: "Callable[[Record], bytes]",
+    on_printed: "Callable[[list[Record]], None]" = lambda records: None,
+) -> None:
+    """Print them all; who is interrupted tells how many there were."""
     printed = 0
     try:
         for taken in batches:
-            write(b"".join(map(printer, taken)))
+            lines = b"".join(map(printer, taken))
+            printed += len(taken)  # before anybody can see them
+            write(lines)
             flush()
-            printed += len(taken)
-    except KeyboardInterrupt:
+            if taken:
+                on_printed(taken)
+    except (KeyboardInterrupt, Terminated):
         note(f"interrupted: read {printed} record{'' if printed == 1 else 's'}")
         raise
 
@@ -108,43 +159,6 @@ def _first(batches: "Iterator[list[Record]]", count: int | None) -> "Iterator[li
                 return
 
 
-def _consume_as_member(
-    group: str,
-    topics: list[str],
-    offset: str,
-    printer: "Callable[[Record], bytes]",
-    count: int | None,
-    partition: list[int] | None,
-    bootstrap: str,
-    timeout: float,
-    *,
-    exit_at_end: bool,
-) -> None:
-    """What was printed is committed; whoever begins in a group where nothing was committed begins at ``offset``."""
-    if partition:
-        raise ConfigError("-p and -g exclude each other", hint="a group says which partitions its members read")
-    if offset not in ("", "earliest", "latest"):
-        raise ConfigError(f"-o {offset} in a group", hint="earliest or latest; `ottla group reset` moves a group")
-    _find_partitions(topics, [], bootstrap, timeout)
-    from ottla.client import Consumer
-
-    with Consumer(
-        bootstrap_servers=bootstrap,
-        client_id=CLIENT_ID,
-        group_id=group,
-        auto_offset_reset="latest" if offset == "latest" else "earliest",
-        enable_auto_commit=False,
-    ) as consumer:
-        consumer.subscribe(topics)
-        batches = _until_idle(consumer, timeout) if exit_at_end else _for_ever(consumer)
-        for taken in _first(batches, count):
-            write(b"".join(map(printer, taken)))
-            flush()
-            if taken:
-                last = {TopicPartition(record.topic, record.partition): record.offset + 1 for record in taken}
-                consumer.commit(last, timeout=timeout)
-
-
 def _until_idle(consumer: "Consumer", timeout_s: float) -> "Iterator[list[Record]]":
     """Until this member has nothing more to read of what it was given."""
     deadline = time.monotonic() + timeout_s
@@ -158,14 +172,15 @@ def _until_idle(consumer: "Consumer", timeout_s: float) -> "Iterator[list[Record
                 return
 
 
-def _find_partitions(topics: list[str], wanted: list[int], bootstrap: str, timeout_s: float) -> "list[TopicPartition]":
+def _find_partitions(reading: Reading, wanted: list[int]) -> "list[TopicPartition]":
     places = []
-    with open_admin(bootstrap, timeout_s) as admin:
-        for name in dict.fromkeys(topics):
+    timeout_s = reading.timeout_s
+    with open_admin(reading.bootstrap, timeout_s) as admin:
+        for name in dict.fromkeys(reading.topics):
             try:
                 known = [p.partition for p in admin.describe_topic(name, timeout=timeout_s).partitions]
             except UnknownTopicOrPartition as error:
-                raise not_found(name, admin.list_topics(timeout=timeout_s)) from error
+                raise topic_not_found(name, admin.list_topics(timeout=timeout_s)) from error
             for missing in set(wanted) - set(known):
                 raise NotFound(f"topic {name} has no partition {missing}", hint=f"it has 0 to {len(known) - 1}")
             places += [TopicPartition(name, number) for number in known if not wanted or number in wanted]

@@ -1,6 +1,9 @@
 """How commands fail: exit codes, and one line that says what is wrong and one that says what to do."""
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import typer
 
@@ -24,6 +27,7 @@ TIMED_OUT = 3
 NOT_FOUND = 4
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 BROKEN_PIPE = 141  # 128 + SIGPIPE
+TERMINATED = 143  # 128 + SIGTERM
 
 # typer has its own copy of click since 0.16 or uses the installed one: its public BadParameter knows the class of all.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -32,9 +36,39 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 BROKER_NEEDS = ("aiohttp", "kazoo", "prometheus_client")
 """What only brokers and those who look into ZooKeeper need."""
 
+SPARK_NEEDS = ("pyspark", "py4j", "pyarrow", "numpy", "pandas")
+
+
+class Terminated(BaseException):
+    """SIGTERM came, and whoever is in the middle of something ends it as after Ctrl-C."""
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM (kill, timeout, docker stop) is raised as Terminated, once: a second one ends the process as ever."""
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, before)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
 
 class NotFound(OttlaError):
     """What was asked for does not exist."""
+
+
+def topic_not_found(name: str, topics: list[str]) -> NotFound:
+    """No such topic; with the one that was probably meant."""
+    import difflib
+
+    near = difflib.get_close_matches(name, topics, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"`ottla topic create {name}` makes it"
+    return NotFound(f"topic {name!r} does not exist", topic=name, hint=hint)
 
 
 _EXIT_CODES: dict[type[BaseException], int] = {
@@ -78,6 +112,10 @@ def report(error: Exception) -> int:
         message = str(error)
     elif isinstance(error, ModuleNotFoundError) and error.name in BROKER_NEEDS:
         show_error(f"this needs {error.name}, which is not installed", "pip install 'ottla[broker]'")
+        return FAILED
+    elif isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in SPARK_NEEDS:
+        missing = (error.name or "").partition(".")[0]
+        show_error(f"this needs {missing}, which is not installed", "pip install 'ottla[spark]'")
         return FAILED
     elif isinstance(error, OSError):
         name = f": {error.filename}" if error.filename else ""

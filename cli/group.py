@@ -6,16 +6,17 @@ import typer
 
 from ottla.cli.connection import CLIENT_ID, open_admin
 from ottla.cli.errors import NotFound
-from ottla.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_S, Bootstrap, Format, Timeout
-from ottla.cli.output import Table, note, show, write_line
-from ottla.cli.start_offsets import parse_start, start_offsets
-from ottla.wire.errors import ConfigError, GroupIdNotFound
+from ottla.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_S, Bootstrap, Format, Timeout, parse_pair
+from ottla.cli.output import OutputFormat, Table, note, show, write_line
+from ottla.cli.places import places_named
+from ottla.cli.start_offsets import Start, parse_start, start_offsets
+from ottla.wire.errors import GroupIdNotFound
 
 if TYPE_CHECKING:
     from ottla.client import Admin, TopicPartition
     from ottla.client.groups.descriptions import GroupDescription, PartitionLag
 
-app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="List, describe, move and delete consumer groups.", no_args_is_help=True, rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
 
@@ -43,9 +44,11 @@ def describe(
         described = _described(admin, group, timeout)
         lag = admin.group_lag(group, timeout=timeout)
     total = sum(one.lag for one in lag.values())
+    oldest = _seconds(max((one.lag_seconds for one in lag.values()), default=0.0))
+    size = len(described.members)
     summary = Table(
-        ("Group", "State", "Generation", "Strategy", "Members", "Lag"),
-        [(group, described.state, described.generation, described.strategy or "-", len(described.members), total)],
+        ("Group", "State", "Generation", "Strategy", "Members", "Lag", "LagSeconds"),
+        [(group, described.state, described.generation, described.strategy or "-", size, total, oldest)],
     )
     members = Table(
         ("Member", "InstanceId", "ClientId", "Host", "Partitions"),
@@ -64,11 +67,14 @@ def lag(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show how many records a group has yet to read, partition by partition."""
+    """Show how far a group is behind, partition by partition: in records, and in seconds (the age of the first of them)."""
     with open_admin(bootstrap, timeout) as admin:
         _described(admin, group, timeout)
         found = admin.group_lag(group, timeout=timeout)
     show([_lag_table(found)], _lag_value(found), output_format)
+
+
+Execute = Annotated[bool, typer.Option("--execute/--dry-run", help="Do it; else it is only shown what would be done.")]
 
 
 @app.command()
@@ -79,32 +85,67 @@ def reset(
     ] = None,
     to: Annotated[
         str,
-        typer.Option("-o", "--to", metavar="START", help="Where to: earliest, latest, OFFSET, -N (the last N) or @MS."),
+        typer.Option(
+            "-o",
+            "--to",
+            metavar="PLACE",
+            help="Where to: earliest, latest, OFFSET, -N (the last N), @MS, @ISO or @-15m.",
+        ),
     ] = "earliest",
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Do it; else it is only shown what would be done.")
-    ] = False,
+    execute: Execute = False,
     output_format: Format = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Let a group without members go on from elsewhere. Shows what it would do, unless told to --execute."""
-    start = parse_start(to)
-    from ottla.client import Consumer
-
-    with (
-        open_admin(bootstrap, timeout) as admin,
-        Consumer(bootstrap_servers=bootstrap, client_id=CLIENT_ID) as consumer,
-    ):
+    place = parse_start(to)
+    with open_admin(bootstrap, timeout) as admin:
         known = admin.group_offsets(group, timeout=timeout)
-        places = _places(admin, topics or [], list(known), timeout)
+        places = places_named(admin, topics, timeout) if topics else list(known)
         if not places:
             raise NotFound(f"group {group} has committed nothing", hint="name the topics")
-        earliest = consumer.beginning_offsets(places, timeout=timeout)
-        latest = consumer.end_offsets(places, timeout=timeout)
-        wanted = start_offsets(consumer, start, earliest, latest, timeout)
-        if execute:
-            admin.alter_group_offsets(group, wanted, timeout=timeout)
+        _go_on_at(admin, group, dict.fromkeys(places, place), execute, bootstrap, timeout, output_format)
+
+
+@app.command()
+def seek(
+    group: Name,
+    places: Annotated[
+        list[str],
+        typer.Argument(metavar="TOPIC:PARTITION=PLACE...", help="Where to, as `group reset -o` names places."),
+    ],
+    execute: Execute = False,
+    output_format: Format = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """As reset, with a place for each partition: orders:0=42 orders:1=latest."""
+    wanted = [parse_pair(text, "PLACE") for text in places]
+    with open_admin(bootstrap, timeout) as admin:
+        starts = {
+            where: parse_start(place, name) for name, place in wanted for where in places_named(admin, [name], timeout)
+        }
+        _go_on_at(admin, group, starts, execute, bootstrap, timeout, output_format)
+
+
+def _go_on_at(
+    admin: "Admin",
+    group: str,
+    starts: "dict[TopicPartition, Start]",
+    execute: bool,
+    bootstrap: str,
+    timeout_s: float,
+    output_format: OutputFormat | None,
+) -> None:
+    from ottla.client import Consumer
+
+    known = admin.group_offsets(group, timeout=timeout_s)
+    with Consumer(bootstrap_servers=bootstrap, client_id=CLIENT_ID) as consumer:
+        earliest = consumer.beginning_offsets(starts, timeout=timeout_s)
+        latest = consumer.end_offsets(starts, timeout=timeout_s)
+        wanted = start_offsets(consumer, starts, earliest, latest, timeout_s)
+    if execute:
+        admin.alter_group_offsets(group, wanted, timeout=timeout_s)
     rows = [
         (where.topic, where.partition, known[where].offset if where in known else "-", wanted[where])
         for where in sorted(wanted)
@@ -142,32 +183,13 @@ def _described(admin: "Admin", group: str, timeout_s: float) -> "GroupDescriptio
         ) from None
 
 
-def _places(
-    admin: "Admin", named: list[str], known: "list[TopicPartition]", timeout_s: float
-) -> "list[TopicPartition]":
-    from ottla.client import TopicPartition
-
-    if not named:
-        return known
-    places = []
-    for text in named:
-        topic, colon, number = text.rpartition(":")
-        if not colon:
-            count = len(admin.describe_topic(text, timeout=timeout_s).partitions)
-            places += [TopicPartition(text, partition) for partition in range(count)]
-        elif number.isascii() and number.isdigit():
-            places.append(TopicPartition(topic, int(number)))
-        else:
-            raise ConfigError(f"{text!r} is no TOPIC or TOPIC:PARTITION")
-    return places
-
-
 def _lag_table(lag: "dict[TopicPartition, PartitionLag]") -> Table:
     return Table(
-        ("Topic", "Partition", "CurrentOffset", "LogEndOffset", "Lag", "ClientId", "Host"),
+        ("Topic", "Partition", "CurrentOffset", "LogEndOffset", "Lag", "LagSeconds", "ClientId", "Host"),
         [
             (
                 where.topic, where.partition, "-" if one.committed is None else one.committed, one.end, one.lag,
+                _seconds(one.lag_seconds),
                 one.member.client_id if one.member is not None else "-", one.member.host if one.member is not None else "-",
             )
             for where, one in sorted(lag.items())
@@ -175,11 +197,16 @@ def _lag_table(lag: "dict[TopicPartition, PartitionLag]") -> Table:
     )  # fmt: skip
 
 
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f}" if seconds else "0"
+
+
 def _lag_value(lag: "dict[TopicPartition, PartitionLag]") -> list[dict[str, Any]]:
     return [
         {
             "topic": where.topic, "partition": where.partition, "current_offset": one.committed, "log_end_offset": one.end,
-            "lag": one.lag, "member": one.member.member_id if one.member is not None else None,
+            "lag": one.lag, "lag_seconds": round(one.lag_seconds, 3),
+            "member": one.member.member_id if one.member is not None else None,
         }
         for where, one in sorted(lag.items())
     ]  # fmt: skip

@@ -10,15 +10,15 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli import broker, chaos, cluster, consume, group, log, partition, produce, topic, up, zookeeper
-from ottla.cli.errors import BROKEN_PIPE, INTERRUPTED, report, report_usage
+from ottla.cli import broker, chaos, cluster, consume, group, log, partition, produce, spark, topic, up, zookeeper
+from ottla.cli.errors import BROKEN_PIPE, INTERRUPTED, TERMINATED, Terminated, report, report_usage
 from ottla.cli.output import OutputClosed, abandon_output, flush
 
 app = typer.Typer(
     name="ottla",
     help="The little Kafka: start a cluster, write to it, read from it, look into it.",
     epilog="Start with `ottla up`. The cluster is found by -b/--bootstrap or OTTLA_BOOTSTRAP. Exit codes: 0 done, 1 failed, "
-    "2 wrong options, 3 timed out, 4 not found, 130 interrupted.",
+    "2 wrong options, 3 timed out, 4 not found, 130 interrupted, 143 terminated.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -39,6 +39,7 @@ app.command("consume")(consume.consume)
 app.add_typer(group.app, name="group")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(log.app, name="log")
+app.add_typer(spark.app, name="spark")
 app.add_typer(chaos.app, name="chaos")
 
 
@@ -72,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BROKEN_PIPE
     except KeyboardInterrupt:
         return INTERRUPTED
+    except Terminated:
+        return TERMINATED
     except typer.Abort:
         return report_usage("not confirmed", None)
     except Exception as error:

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.cli.connection import CLIENT_ID, open_admin
-from ottla.cli.errors import NotFound
+from ottla.cli.errors import NotFound, topic_not_found
 from ottla.cli.inputs import Input, Shape, files_of, parse_shape, records_of
 from ottla.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_S, Bootstrap, Timeout, parse_pair
 from ottla.cli.output import note
-from ottla.cli.topic import not_found
 from ottla.wire.errors import ConfigError, OttlaError, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
@@ -179,6 +178,6 @@ def _check_topic(topic: str, partition: int | None, bootstrap: str, timeout_s: f
         try:
             count = len(admin.describe_topic(topic, timeout=timeout_s).partitions)
         except UnknownTopicOrPartition as error:
-            raise not_found(topic, admin.list_topics(timeout=timeout_s)) from error
+            raise topic_not_found(topic, admin.list_topics(timeout=timeout_s)) from error
     if partition is not None and partition >= count:
         raise NotFound(f"topic {topic} has no partition {partition}", hint=f"it has 0 to {count - 1}")

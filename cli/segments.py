@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ottla.broker.storage.segments.segment_files import LOG_SUFFIX, base_offsets, segment_path
+from ottla.broker.storage.segments.segment_files import base_offsets, segment_path
 from ottla.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader, check_batch
 from ottla.wire.errors import CorruptMessage, OttlaError
+from ottla.wire.log_layout import LOG_SUFFIX
 from ottla.wire.records import RecordBatch
 
 

@@ -53,7 +53,7 @@ END
     ;;
 down)
     # All profiles: what was started with one must not stay behind.
-    COMPOSE_PROFILES=racks,chaos "${compose[@]}" down --remove-orphans "${@:2}"
+    COMPOSE_PROFILES=racks,chaos,spark "${compose[@]}" down --remove-orphans "${@:2}"
     ;;
 *)
     echo "usage: docker/compose.sh up|down" >&2

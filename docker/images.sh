@@ -20,10 +20,10 @@ fi
 if [ "$base" = "$own_base" ]; then
     docker/make_packages.sh "$python"
 else
-    rm -rf docker/packages/{wheels,jars,.made}
+    rm -rf docker/packages/{wheels,jars,.made} docker/spark_packages/wheels
 fi
-for target in zookeeper client broker; do
+for target in zookeeper client broker spark; do
     docker build --quiet --target "$target" --build-arg "BASE_IMAGE=$base" \
         --tag "ottla-$target:${OTTLA_TAG:-latest}" . >/dev/null
 done
-docker image ls --format '{{.Repository}}:{{.Tag}}\t{{.Size}}' | grep -E "^ottla-(zookeeper|broker|client):${OTTLA_TAG:-latest}\b"
+docker image ls --format '{{.Repository}}:{{.Tag}}\t{{.Size}}' | grep -E "^ottla-(zookeeper|broker|client|spark):${OTTLA_TAG:-latest}\b"

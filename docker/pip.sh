@@ -1,5 +1,6 @@
 #!/bin/sh
-# In the image that builds: writes down what the code depends on, installs that into /opt/ottla, or the code into /code.
+# In the image that builds: writes down what the code depends on, installs that into /opt/ottla, what Spark needs beside it, or
+# the code into /code.
 # A folder of wheels, /packages/wheels, is used instead of the package index if it has any.
 set -eu
 if ls /packages/wheels/*.whl >/dev/null 2>&1; then
@@ -12,13 +13,19 @@ requirements)
 import tomllib
 with open('/build/pyproject.toml', 'rb') as file:
     project = tomllib.load(file)['project']
-    print(*project['dependencies'], *project['optional-dependencies']['broker'], sep='\n')
-" >/build/requirements.txt
+extras = project['optional-dependencies']
+for name, lines in ('requirements', project['dependencies'] + extras['broker']), ('spark', extras['spark']):
+    with open(f'/build/{name}.txt', 'w') as file:
+        print(*lines, sep='\n', file=file)
+"
     ;;
 dependencies)
     python3 -m venv /opt/pip
     python3 -m venv --without-pip /opt/ottla
     $pip --constraint /build/constraints.txt --requirement /build/requirements.txt
+    ;;
+spark)
+    $pip --constraint /build/constraints.txt --requirement /build/spark.txt
     ;;
 code)
     $pip --no-deps --prefix /code /source

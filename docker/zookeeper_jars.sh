@@ -1,6 +1,6 @@
 #!/bin/sh
 # In the image that builds: ZooKeeper's jars, and no others, out of the pyspark package into /jars.
-# /packages/jars is used instead of the package index if it has any. zk/java.py knows the same names.
+# /packages/jars is used instead of the package index if it has any. zk/ensemble/java.py knows the same names.
 set -eu
 mkdir -p /jars
 if ls /packages/jars/zookeeper-*.jar >/dev/null 2>&1; then

@@ -1,5 +1,7 @@
 """``make demo``: a short story on a real cluster. Three brokers, three copies; one is killed in mid-stream; nothing is lost.
 
+It ends with a Spark job over what the cluster holds (spark_story).
+
 Ends with 0 if everything it claims was true.
 """
 
@@ -11,6 +13,7 @@ from collections.abc import Iterator
 from ottla.client import Admin, Consumer, Producer
 from ottla.client.records import FetchedBatch
 from ottla.local.cluster import LocalCluster
+from ottla.local.spark_story import watch_metrics
 from ottla.local.story import Story, rate
 
 RECORD_COUNT = 1_000_000
@@ -39,6 +42,7 @@ def main() -> int:
         read_all(story, cluster)
         use_keys(story, cluster)
         survive_a_killed_leader(story, cluster)
+        watch_metrics(story, cluster)
     story.chapter("The end" if not story.failed else "The end, but not everything was true: see above")
     story.say("All processes have ended and the data is gone. To have a cluster that stays:")
     for command in (
@@ -47,6 +51,7 @@ def main() -> int:
         "echo world | ottla produce hello",
         "ottla consume hello -e",
         "ottla cluster info",
+        "ottla spark list",
         "ottla down",
     ):
         story.command(command)
