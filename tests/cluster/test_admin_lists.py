@@ -21,6 +21,7 @@ from ottla.wire.admin import (
 )
 from ottla.wire.admin import NewTopic as WireTopic
 from ottla.wire.errors import (
+    ConfigError,
     ElectionNotNeeded,
     InvalidConfig,
     InvalidPartitions,
@@ -164,3 +165,16 @@ def test_what_a_broker_does_bears_the_id_of_what_the_controller_dealt_with(
     obeyed = f"order obeyed api=LEADER_AND_ISR cause={cause}\n"
     wait_until(lambda: all(obeyed in cluster.log_path(broker).read_text() for broker in cluster.brokers), WAIT_S)
     assert f"topic is written topic={name} cause={cause} action=CreateTopic" in cluster.log_path(controller).read_text()
+
+
+def test_settings_are_set_and_unset_and_the_others_stay(admin: Admin, name: str) -> None:
+    admin.create_topic(name, config={"retention.ms": "1000", "segment.bytes": "1000000"})
+    admin.alter_topic_config(
+        name, {"retention.ms": 2000, "unclean.leader.election.enable": True}, unset=["segment.bytes"]
+    )
+    assert admin.describe_topic(name).config == {"retention.ms": "2000", "unclean.leader.election.enable": "true"}
+    admin.replace_topic_config(name, {"segment.bytes": 2_000_000})
+    assert admin.describe_topic(name).config == {"segment.bytes": "2000000"}
+    for settings, unset in (({}, ()), ({"retention.ms": "1"}, ["retention.ms"]), ({"retention.ms": None}, ())):
+        with pytest.raises(ConfigError):
+            admin.alter_topic_config(name, settings, unset=unset)  # type: ignore[arg-type]

@@ -98,7 +98,7 @@ def test_names_of_megabytes_are_answered_with_little(unharmed: Victim) -> None:
     "topic",
     [
         NewTopic("new", 0, 1, {}),
-        NewTopic("new", -1, 1, {}),
+        NewTopic("new", -2, 1, {}),
         NewTopic("new", 2**31 - 1, 1, {}),
         NewTopic("new", 1, 0, {}),
         NewTopic("new", 1, 32767, {}),

@@ -197,7 +197,7 @@ def test_s28_settings_change_at_run_time(seen: Observer, name: str) -> None:
         assert client.produce(name, bytearray(large)).error_code == MessageTooLarge.code, (
             "what was refused changed nothing"
         )
-        seen.admin.alter_topic_config(name, {}, timeout=WAIT_S)
+        seen.admin.replace_topic_config(name, {}, timeout=WAIT_S)
         client.produce(name, bytearray(large)).raise_if_failed()
 
 

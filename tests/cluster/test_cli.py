@@ -57,7 +57,8 @@ def test_topic_is_created_listed_described_and_deleted(cluster1: LocalCluster) -
     lines = [line.split("\t") for line in described.stdout.splitlines()]
     assert lines[0] == ["Topic", "TopicId", "PartitionCount", "ReplicationFactor", "Configs"]
     assert [lines[1][0], *lines[1][2:]] == [name, "3", "1", "retention.ms=60000"]
-    assert lines[3:] == [["Partition", "Leader", "Replicas", "Isr"], *([str(p), "0", "0", "0"] for p in range(3))]
+    columns = ["Partition", "Leader", "Replicas", "Isr", "Elr", "Lost", "Moving"]
+    assert lines[3:] == [columns, *([str(p), "0", "0", "0", "", "", ""] for p in range(3))]
 
     assert ottla("topic", "delete", name, "--yes", bootstrap=bootstrap).returncode == 0
     gone = ottla("topic", "describe", name, bootstrap=bootstrap)
@@ -105,6 +106,9 @@ def test_topic_gets_more_partitions_and_other_settings(cluster1: LocalCluster, t
     assert ottla("topic", "alter", topic, "-c", "retention.ms=", bootstrap=bootstrap).returncode == 0
     described = json.loads(ottla("topic", "describe", topic, "--format", "json", bootstrap=bootstrap).stdout)
     assert described["configs"] == {"segment.bytes": "1000000"}
+    assert ottla("topic", "alter", topic, "--unset", "segment.bytes", bootstrap=bootstrap).returncode == 0
+    described = json.loads(ottla("topic", "describe", topic, "--format", "json", bootstrap=bootstrap).stdout)
+    assert described["configs"] == {}
     fewer = ottla("topic", "alter", topic, "-p", "2", bootstrap=bootstrap)
     assert (fewer.returncode, fewer.stderr.splitlines()[0].startswith("error: ")) == (1, True)
     assert ottla("topic", "alter", topic, bootstrap=bootstrap).returncode != 0

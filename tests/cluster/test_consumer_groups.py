@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client import Admin, AsyncConsumer, Consumer, Producer, TopicPartition
+from ottla.client import Admin, AsyncConsumer, Consumer, Lag, Producer, TopicPartition
 from ottla.local import LocalCluster
 from ottla.wire.errors import ConfigError, FencedInstanceId, IllegalGeneration, OttlaError, UnknownMemberId
 from tests.support.cluster import wait_until
@@ -191,7 +191,7 @@ def test_manual_commits_of_a_record_of_offsets_and_of_everything(cluster: LocalC
         while len(records) < 20:
             records += consumer.poll(0.1)
         assert consumer.committed([t0]) == {t0: None}
-        assert consumer.lag()[t0] == 0
+        assert consumer.lag()[t0] == Lag(records=0, seconds=0.0)
         consumer.commit(records[4])  # type: ignore[arg-type]
         assert consumer.committed([t0])[t0].offset == 5  # type: ignore[union-attr]
         consumer.commit({t0: 7})
@@ -199,9 +199,39 @@ def test_manual_commits_of_a_record_of_offsets_and_of_everything(cluster: LocalC
         consumer.commit()
         assert consumer.committed([t0])[t0].offset == 20  # type: ignore[union-attr]
         consumer.seek(topic, 0, 3)
-        assert consumer.lag()[t0] == 17
+        assert consumer.lag()[t0].records == 17
         assert consumer.poll(5.0)[0].offset == 3
     assert read_znode(cluster, f"/consumers/{group}/offsets/{topic}/0").data == b"20"
+
+
+def test_lag_in_seconds_is_the_age_of_the_first_record_that_was_not_read(
+    cluster: LocalCluster, group: str, topic: str
+) -> None:
+    t0, t1 = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    now_ms = int(time.time() * 1000)
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for age_s in (600, 60, 30):
+            producer.send(topic, b"", partition=0, timestamp_ms=now_ms - age_s * 1000).result(timeout=10)
+    with (
+        make_consumer(cluster, group, enable_auto_commit=False) as consumer,
+        Admin(bootstrap_servers=cluster.bootstrap) as admin,
+    ):
+        consumer.subscribe([topic])
+        records: list[object] = []
+        while len(records) < 3:
+            records += consumer.poll(0.1)
+        consumer.seek(t0, 0)
+        assert consumer.lag()[t0].seconds == pytest.approx(600, abs=20)
+        consumer.seek(t0, 2)
+        assert consumer.lag()[t0].seconds == pytest.approx(30, abs=20)
+        wait_until(lambda: t1 in consumer.lag())  # whose position comes by itself
+        assert consumer.lag()[t1] == Lag(0, 0.0)
+        consumer.commit({t0: 1})
+        lag = admin.group_lag(group)
+        assert lag[t0].lag == 2
+        assert lag[t0].lag_seconds == pytest.approx(60, abs=20)
+        consumer.commit({t0: 3})
+        assert (admin.group_lag(group)[t0].lag, admin.group_lag(group)[t0].lag_seconds) == (0, 0)
 
 
 def test_member_that_does_not_poll_leaves_and_comes_back_when_it_does(
@@ -277,7 +307,7 @@ def test_old_generation_cannot_commit_by_the_client_either(cluster: LocalCluster
             two.subscribe([topic])
             poll_until([one, two], shared([one, two]))
             theirs = next(iter(two.assignment()))
-            one._twin.group.member.generation -= 1  # type: ignore[union-attr]
+            one._twin._group.member.generation -= 1  # type: ignore[union-attr]
             with pytest.raises((IllegalGeneration, UnknownMemberId)):
                 one.commit({theirs: 5}, timeout=5)
 

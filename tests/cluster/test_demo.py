@@ -1,11 +1,14 @@
 """The demo tells the truth, and says so with its exit code."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from ottla.client.records import FetchedBatch
-from ottla.local import demo
+from ottla.local import LocalCluster, demo, spark_story
+from ottla.local.sample_metrics import Metric
+from ottla.local.story import Story
 
 pytestmark = pytest.mark.cluster
 
@@ -14,6 +17,7 @@ pytestmark = pytest.mark.cluster
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "RECORD_COUNT", 30_000)
     monkeypatch.setattr(demo, "STORM_S", 0.3)
+    monkeypatch.setattr(spark_story, "HOSTS", 5)
 
 
 def test_demo_ends_with_0_and_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
@@ -21,6 +25,7 @@ def test_demo_ends_with_0_and_plain_text(capsys: pytest.CaptureFixture[str]) -> 
     told = capsys.readouterr().out
     assert "wrote 30,000 records" in told
     assert "acknowledged records are where they were" in told
+    assert "every count, average, least and most is exact" in told
     assert "NOT TRUE" not in told
     assert "\x1b" not in told
 
@@ -34,7 +39,39 @@ def test_demo_notices_lost_records(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         yield from batches
 
     monkeypatch.setattr(demo, "read_batches", with_a_hole)
+    monkeypatch.setattr(demo, "watch_metrics", lambda story, cluster: None)
     assert demo.main() == 1
     told = capsys.readouterr().out
     for claim in ("read and checked", "exactly once", "without a gap", "acknowledged records"):
         assert any("NOT TRUE" in line and claim in line for line in told.splitlines()), claim
+
+
+def test_demo_notices_a_wrong_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = spark_story.windows_of
+
+    def with_one_more(metrics: Sequence[Metric]) -> spark_story.Windows:
+        return whole([*metrics, metrics[0]])
+
+    monkeypatch.setattr(spark_story, "windows_of", with_one_more)
+    story = Story()
+    with LocalCluster(brokers=3) as cluster:
+        spark_story.watch_metrics(story, cluster)
+    assert story.failed
+    assert "NOT TRUE: 300 windows" in capsys.readouterr().out
+
+
+def test_demo_goes_on_where_spark_cannot_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """As where pyspark is there, for ZooKeeper's jars, and pyarrow is not."""
+    (tmp_path / "pyspark.py").write_text("raise ModuleNotFoundError(\"No module named 'pyarrow'\", name='pyarrow')")
+    story = Story()
+    with LocalCluster(brokers=3) as cluster:
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        spark_story.watch_metrics(story, cluster)
+    assert not story.failed
+    told = capsys.readouterr().out
+    assert (
+        "Spark cannot start here, so this chapter is left out: error: this needs pyarrow, which is not installed"
+        in told
+    )

@@ -1,20 +1,25 @@
 """Members of groups in awkward moments: what was lost comes back, commits are late, topics come later, listeners raise."""
 
 import asyncio
+import re
+import signal
 import threading
 import time
+import urllib.request
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from ottla.client import Admin, AsyncConsumer, Consumer, Producer, TopicPartition
+from ottla.broker.groups.new_groups import GROUPS_OF_A_CONNECTION
+from ottla.client import Admin, AsyncAdmin, AsyncConsumer, Consumer, Producer, TopicPartition
 from ottla.local import LocalCluster
-from ottla.wire.errors import IllegalGeneration, NotCoordinator, OttlaError, UnknownMemberId
+from ottla.wire.errors import IllegalGeneration, NonEmptyGroup, NotCoordinator, OttlaError, UnknownMemberId
 from ottla.wire.groups import ListGroupsRequest, ListGroupsResponse, OffsetCommitRequest
 from tests.support.cluster import wait_until
 from tests.support.raw_member import RawMember
+from tests.support.waiting import eventually
 from tests.support.workload import HASTY
 from tests.support.znodes import make_znode, read_znode
 
@@ -59,8 +64,8 @@ def read(consumer: Consumer, enough: Callable[[list[int]], bool], timeout_s: flo
 
 def as_member(cluster: LocalCluster, consumer: Consumer, group: str) -> RawMember:
     """Somebody who speaks in this member's name."""
-    assert consumer._twin.group is not None
-    member = consumer._twin.group.member
+    assert consumer._twin._group is not None
+    member = consumer._twin._group.member
     other = RawMember(cluster, group)
     other.member_id, other.generation = member.member_id, member.generation
     return other
@@ -75,8 +80,8 @@ def kick_out(cluster: LocalCluster, consumer: Consumer, group: str) -> None:
 
 def fail_first_commit(consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
     """Its coordinator is another one when it commits first; told when that is, and once it may go on."""
-    assert consumer._twin.group is not None
-    coordinator = consumer._twin.group.member.commits._coordinator
+    assert consumer._twin._group is not None
+    coordinator = consumer._twin._group.member.commits._coordinator
     ask = coordinator.ask
     first, go_on = threading.Event(), threading.Event()
 
@@ -159,6 +164,91 @@ async def test_async_consumer_whose_listener_raises_is_closed_all_the_same(
     assert consumer._closed
 
 
+def test_member_that_does_not_hand_over_in_time_leaves_and_the_others_do_not_wait_for_its_session(
+    cluster: LocalCluster, group: str, topic: str
+) -> None:
+    settings: dict[str, Any] = {"max_poll_interval_ms": 1500, "session_timeout_ms": 60_000}
+    with make_consumer(cluster, group, **settings) as stands_still, make_consumer(cluster, group) as other:
+        stands_still.subscribe([topic])
+        wait_until(lambda: not stands_still.poll(0.05) and len(stands_still.assignment()) == 2)
+        other.subscribe([topic])  # so the first must hand one over, and polls no more
+        wait_until(lambda: not other.poll(0.05) and len(other.assignment()) == 2)
+
+
+async def test_a_poll_that_is_cancelled_in_a_hand_over_hands_nothing_over_and_the_next_one_does(
+    cluster: LocalCluster, group: str, topic: str
+) -> None:
+    begun = ended = 0
+
+    class Listener:
+        async def on_partitions_revoked(self, partitions: set[TopicPartition]) -> None:
+            nonlocal begun, ended
+            begun += 1
+            if begun == 1:
+                await asyncio.Event().wait()
+            ended += 1
+
+    settings: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap, "group_id": group, "heartbeat_interval_ms": 200}
+    async with AsyncConsumer(**settings) as first, AsyncConsumer(**settings) as second:
+        await first.subscribe([topic], listener=Listener())
+        while len(await first.assignment()) < 2:
+            await first.poll(0.05)
+        await second.subscribe([topic])
+        polling = asyncio.ensure_future(first.poll(20))
+        await eventually(lambda: begun == 1, 20)
+        polling.cancel()
+        await asyncio.gather(polling, return_exceptions=True)
+        assert len(await first.assignment()) == 2
+        async with asyncio.timeout(20):
+            while not await second.assignment():
+                await asyncio.gather(first.poll(0.05), second.poll(0.05))
+        assert (begun, ended) == (2, 1)
+
+
+async def test_a_close_that_is_cancelled_leaves_no_living_member_and_the_next_one_does_the_rest(
+    cluster: LocalCluster, group: str, topic: str
+) -> None:
+    fill(cluster, topic, 3)
+    settings: dict[str, Any] = {"auto_offset_reset": "earliest", "session_timeout_ms": 60_000}
+    consumer = AsyncConsumer(topic, bootstrap_servers=cluster.bootstrap, group_id=group, **settings)
+    while not await consumer.poll(0.05):
+        pass
+    before = asyncio.all_tasks()
+    cluster.pause(0)  # the coordinator does not answer
+    try:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(consumer.close(), 0.3)
+        await asyncio.sleep(0.1)  # those that were cancelled end
+        assert not [task for task in before if "member" in task.get_name() and not task.done()]
+    finally:
+        cluster.resume(0)
+    await asyncio.gather(consumer.close(), consumer.close())
+    async with AsyncAdmin(bootstrap_servers=cluster.bootstrap) as admin:
+        assert not (await admin.describe_group(group)).members
+        assert {one.offset for one in (await admin.group_offsets(group)).values()} >= {3}
+
+
+def test_a_close_that_is_interrupted_is_done_though_nobody_waits_for_it(
+    cluster: LocalCluster, group: str, topic: str
+) -> None:
+    fill(cluster, topic, 3)
+    consumer = make_consumer(cluster, group, session_timeout_ms=60_000)
+    consumer.subscribe([topic])
+    read(consumer, lambda found: len(found) == 3)
+    cluster.pause(0)
+    timer = threading.Timer(0.3, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT))
+    try:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            consumer.close()
+    finally:
+        cluster.resume(0)
+        timer.join()
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        wait_until(lambda: not admin.describe_group(group).members)
+    consumer.close()
+
+
 def test_member_that_was_left_behind_commits_nothing_though_the_group_is_empty_by_then(
     cluster: LocalCluster, group: str, topic: str
 ) -> None:
@@ -224,8 +314,8 @@ def test_commit_that_is_tried_again_does_not_undo_a_later_one(
         assert first.wait(10)
         go_on.set()
         consumer.commit({t0: 9})
-        assert consumer._twin.group is not None
-        running = consumer._twin.group.member._committing
+        assert consumer._twin._group is not None
+        running = consumer._twin._group.member._committing
         assert running is not None
         wait_until(running.done)
     assert read_znode(cluster, f"/consumers/{group}/offsets/{topic}/0").data == b"9"
@@ -275,3 +365,113 @@ def test_topic_that_was_made_anew_is_read_from_its_beginning(cluster: LocalClust
     with make_consumer(cluster, group) as consumer:
         consumer.subscribe([topic])
         assert read(consumer, lambda found: bool(found) and found[-1] == 19) == list(range(20))
+
+
+# --- loops -----------------------------------------------------------------------------------------------------------------
+
+
+def test_loop_gives_no_more_records_of_a_partition_that_was_lost(cluster: LocalCluster, topic: str, group: str) -> None:
+    """In the middle of a batch: what comes next is what this member reads once it has the partition again."""
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        producer.send_many(topic, [b"x"] * 1000, partition=0).result(10)
+    lost: list[int] = []
+
+    class Listener:
+        def on_partitions_lost(self, partitions: set[TopicPartition]) -> None:
+            lost.append(len(partitions))
+
+    with make_consumer(cluster, group, enable_auto_commit=False) as consumer:
+        consumer.subscribe([topic], listener=Listener())
+        assert consumer._twin._group is not None
+        steps = consumer._twin._group.steps
+        seen: list[int] = []
+        for record in consumer:
+            seen.append(record.offset)
+            if seen[-2:] == [9, 10]:
+                kick_out(cluster, consumer, group)
+                wait_until(lambda: steps.next is not None, 20)  # it has heard of it
+            if len(seen) == 13:
+                break
+    assert seen == [*range(11), 0, 1]
+    assert lost == [2]
+
+
+def test_loop_over_a_large_batch_lets_partitions_go_after_as_many_records_as_a_poll_gives(
+    cluster: LocalCluster, topic: str, group: str
+) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for partition in range(2):
+            producer.send_many(topic, [b"x"] * 5000, partition=partition).result(10)
+    seen: list[int] = []
+    revoked_after: list[int] = []
+
+    class Listener:
+        def on_partitions_revoked(self, partitions: set[TopicPartition]) -> None:
+            revoked_after.append(len(seen))
+
+    options: dict[str, Any] = {"partition_assignment_strategy": "range", "max_poll_records": 100}
+    with make_consumer(cluster, group, **options) as consumer, make_consumer(cluster, group, **options) as other:
+        consumer.subscribe([topic], listener=Listener())
+        assert consumer._twin._group is not None
+        steps = consumer._twin._group.steps
+        for record in consumer:
+            seen.append(record.offset)
+            if len(seen) == 150:
+                other.subscribe([topic])
+                wait_until(lambda: steps.holds_up, 20)
+            if revoked_after:
+                break
+        assert revoked_after == [200]
+
+
+# --- peace -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pattern", [False, True], ids=["by name", "by pattern"])
+def test_member_that_has_nothing_to_do_asks_nobody_but_its_coordinator(
+    cluster: LocalCluster, topic: str, group: str, pattern: bool
+) -> None:
+    with make_consumer(cluster, group, heartbeat_interval_ms=1500) as consumer:
+        if pattern:
+            consumer.subscribe(pattern=f"^{topic}$")
+        else:
+            consumer.subscribe([topic])
+        read(consumer, lambda _: len(consumer.assignment()) == 2)
+        fill(cluster, topic, 1)
+        read(consumer, lambda found: len(found) == 1)
+        before = handled(cluster)
+        wait_until(lambda: handled(cluster)["HEARTBEAT"] >= before["HEARTBEAT"] + 3, 20)
+        assert handled(cluster)["METADATA"] == before["METADATA"]
+
+
+def handled(cluster: LocalCluster) -> dict[str, int]:
+    """How many requests of each kind the broker has handled."""
+    with urllib.request.urlopen(f"{cluster.admin_url(0)}/metrics", timeout=10) as answer:
+        found = re.findall(r'^ottla_requests_total{api="(\w+)"} (\S+)', answer.read().decode(), re.MULTILINE)
+    return {name: int(float(count)) for name, count in found}
+
+
+def test_groups_that_exist_do_not_count_as_new_when_their_coordinator_has_been_restarted(
+    cluster: LocalCluster, group: str, topic: str
+) -> None:
+    names = [f"{group}-{number}" for number in range(GROUPS_OF_A_CONNECTION + 20)]
+    where = TopicPartition(topic, 0)
+    for some in (names[:60], names[60:]):
+        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            for name in some:
+                admin.alter_group_offsets(name, {where: 0})
+    cluster.kill(0)
+    cluster.start(0)
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        for name in names:
+            admin.alter_group_offsets(name, {where: 0})
+
+
+def test_who_moves_a_group_that_has_members_is_told_so_and_how_many(
+    cluster: LocalCluster, group: str, topic: str
+) -> None:
+    with make_consumer(cluster, group) as consumer, Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        consumer.subscribe([topic])
+        wait_until(lambda: not consumer.poll(0.05) and len(consumer.assignment()) == 2)
+        with pytest.raises(NonEmptyGroup, match=f"group '{group}' has 1 member"):
+            admin.alter_group_offsets(group, {TopicPartition(topic, 0): 0})

@@ -176,7 +176,7 @@ def test_a16_late_commits_are_refused_and_offsets_do_not_move(make: MakeMember) 
     [
         ({"generation_id": 0}, IllegalGeneration),
         ({"generation_id": 99}, IllegalGeneration),
-        ({"generation_id": -1, "member_id": ""}, UnknownMemberId),
+        ({"generation_id": -1, "member_id": ""}, NonEmptyGroup),
         ({"member_id": "somebody"}, UnknownMemberId),
         ({"group_id": ""}, InvalidGroupId),
         ({"group_id": "x" * 256}, InvalidGroupId),

@@ -9,16 +9,28 @@ from typing import cast
 
 import pytest
 
+from ottla.broker.api.group_offsets import GroupOffsetHandlers
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.groups.groups_loop import Coordinated, GroupLimits, Groups
 from ottla.broker.groups.membership import Client
+from ottla.broker.groups.new_groups import NewGroups
 from ottla.broker.groups.writes_loop import GroupWrites, PendingWrite, _Part
 from ottla.net.reply import Later
-from ottla.wire.errors import NotCoordinator, OttlaError
-from ottla.wire.groups import GroupProtocol, JoinGroupRequest, MemberAssignment, SyncGroupRequest
+from ottla.wire.errors import NotCoordinator, OttlaError, RequestTimedOut
+from ottla.wire.groups import (
+    GroupProtocol,
+    JoinGroupRequest,
+    MemberAssignment,
+    OffsetCommitPart,
+    OffsetCommitPartResult,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchGroup,
+    SyncGroupRequest,
+)
 from ottla.wire.names import TopicPartition
-from ottla.zk.errors import ConnectionLost
-from ottla.zk.groups import Committed, GroupWrite, LoadedGroup, load_group
+from ottla.zk.errors import ConnectionLost, MultiFailed
+from ottla.zk.groups import Committed, GroupWrite, LoadedGroup, delete_group, find_group, load_group, take_over
 from ottla.zk.membership import ensure_persistent_paths
 from ottla.zk.operations import Check, Delete, Operation, OperationResult
 from ottla.zk.session.session import ZkSession
@@ -35,8 +47,7 @@ async def load(session: ZkSession, group: str = "g") -> LoadedGroup:
     await ensure_persistent_paths(session)
     loaded = await load_group(session, group)
     assert loaded is not None
-    stat = await session.set(GroupZnode.path(group), loaded.znode.encode(), loaded.version)
-    loaded.version = stat.version
+    await take_over(session, loaded, 1, 7)
     return loaded
 
 
@@ -101,8 +112,112 @@ async def test_i22_without_the_check_it_would(
 ) -> None:
     session = await open_session(zk_connect)
     other = await open_session(zk_connect)
-    monkeypatch.setattr(_Part, "head", property(lambda part: Check(GroupZnode.path("g"), -1)))
+    monkeypatch.setattr(_Part, "fence", property(lambda part: [Check(GroupZnode.path("g"), -1)] * 2))
     assert await replaced_coordinator_writes(session, other) == (True, 6)
+
+
+async def coordinator_of_a_deleted_group_writes(session: ZkSession, other: ZkSession) -> tuple[bool, int]:
+    """The group was deleted and made anew since, and its znode has come to the version that the first coordinator knows."""
+    old = await load(session)
+    writes, others = GroupWrites(session), GroupWrites(other)
+    for offset in range(4):
+        await put(writes, old, offset, replace(old.znode, generation=offset))
+    await delete_group(other, await load(other))
+    new = await load(other)
+    while new.version < old.version:
+        await put(others, new, 9, replace(new.znode, generation=new.version))
+    await put(others, new, 9)
+    assert new.version == old.version
+    try:
+        await put(writes, old, 6)
+    except NotCoordinator:
+        return False, await offset_of(session)
+    return True, await offset_of(session)
+
+
+async def test_i22_a_coordinator_of_a_group_that_was_deleted_writes_nothing_into_the_next_of_that_name(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    session = await open_session(zk_connect)
+    other = await open_session(zk_connect)
+    assert await coordinator_of_a_deleted_group_writes(session, other) == (False, 9)
+
+
+async def test_i22_by_versions_alone_it_would(
+    open_session: OpenSession, zk_connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await open_session(zk_connect)
+    other = await open_session(zk_connect)
+    fence = LoadedGroup.fence
+
+    def of_versions(loaded: LoadedGroup, record: GroupZnode | None = None) -> list[Operation]:
+        return [fence(loaded, record)[0], Check("/consumers", -1)]
+
+    monkeypatch.setattr(LoadedGroup, "fence", of_versions)
+    assert await coordinator_of_a_deleted_group_writes(session, other) == (True, 6)
+
+
+async def test_i22_a_coordinator_of_a_group_that_was_deleted_tells_no_offsets_of_it(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    session = await open_session(zk_connect)
+    other = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    groups = coordinator(session)
+    one = await groups.get("g")
+    await commit(groups, one, 5)
+    handlers = offsets_of(groups, session)
+    await handlers._check_still_mine(one)
+    await delete_group(other, await load(other))
+    await load(other)
+    with pytest.raises(NotCoordinator):
+        await handlers._check_still_mine(one)
+    await groups.stop()
+
+
+@pytest.mark.parametrize("when", ["before it began", "while it was under way"])
+async def test_group_is_deleted_by_its_coordinator_only_and_wholly(
+    open_session: OpenSession, zk_connect: str, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    session = await open_session(zk_connect)
+    other = await open_session(zk_connect)
+    old = await load(session)
+    await put(GroupWrites(session), old, 5)
+    if when == "before it began":
+        await load(other)
+    else:
+        multi: Callable[..., Awaitable[list[OperationResult]]] = session.multi
+
+        async def slow(operations: list[Operation]) -> list[OperationResult]:
+            done = await multi(operations)
+            monkeypatch.setattr(session, "multi", multi)
+            await load(other)
+            return done
+
+        monkeypatch.setattr(session, "multi", slow)
+    with pytest.raises(MultiFailed):
+        await delete_group(session, old)
+    new = await load(other)
+    await put(GroupWrites(other), new, 7)
+    assert await offset_of(other) == 7
+    await delete_group(other, new)
+    assert await session.children("/consumers") == []
+
+
+async def test_group_that_was_made_by_hand_gets_a_life_when_it_is_taken_over(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    for path in ("g", "g/offsets", "g/offsets/t"):
+        await session.create(f"/consumers/{path}")
+    await session.create("/consumers/g/offsets/t/0", b"42")
+    first = await load(session)
+    assert (first.offsets[T0].offset, len(first.znode.life)) == (42, 32)
+    second = await load(session)
+    assert second.znode.life == first.znode.life
+    with pytest.raises(NotCoordinator):
+        await put(GroupWrites(session), first, 43)
 
 
 async def test_a_group_that_was_taken_over_does_not_keep_others_from_being_written(
@@ -191,6 +306,66 @@ async def test_what_does_not_fit_to_zookeeper_or_into_a_multi_keeps_nobody_else_
 def coordinator(session: ZkSession, **limits: int) -> Groups:
     view = cast(ClusterView, SimpleNamespace(known=True, brokers={1}))
     return Groups(session, 1, view, GroupLimits(**limits), lambda: False)
+
+
+def offsets_of(groups: Groups, session: ZkSession, partitions: int = 1) -> GroupOffsetHandlers:
+    topic = SimpleNamespace(partitions=range(partitions))
+    view = cast(ClusterView, SimpleNamespace(topic=lambda name: topic, topic_id_of=lambda name: "id" * 11))
+    return GroupOffsetHandlers(groups, view, session, NewGroups())
+
+
+async def committed_parts(handlers: GroupOffsetHandlers, parts: list[OffsetCommitPart]) -> list[OffsetCommitPartResult]:
+    reply = await handlers._commit(OffsetCommitRequest("g", -1, "", None, parts), NewGroups().of("c"))
+    assert isinstance(reply.message, OffsetCommitResponse)
+    return reply.message.parts
+
+
+@pytest.mark.parametrize(("count", "metadata"), [(5000, ""), (9000, "m"), (300, "\x00" * 4000)])
+async def test_commit_of_very_many_partitions_stands(
+    open_session: OpenSession, zk_connect: str, count: int, metadata: str
+) -> None:
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    groups = coordinator(session)
+    handlers = offsets_of(groups, session, count)
+    for offset in (7, 8):
+        parts = [OffsetCommitPart("t" * 200, number, offset, -1, metadata) for number in range(count)]
+        results = await committed_parts(handlers, parts)
+        assert [(part.partition, part.error_code) for part in results] == [(number, 0) for number in range(count)]
+    found = await load_group(session, "g", make=False)
+    assert found is not None
+    assert {committed.offset for committed in found.offsets.values()} == {8}
+    assert len(found.offsets) == count
+    await groups.stop()
+
+
+async def test_commit_of_which_a_piece_cannot_be_written_says_which_partitions_that_are(
+    open_session: OpenSession, zk_connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await open_session(zk_connect)
+    other = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    groups = coordinator(session)
+    await groups.get("g")
+    multi: Callable[..., Awaitable[list[OperationResult]]] = session.multi
+    count = 0
+
+    async def taken_over_meanwhile(operations: list[Operation]) -> list[OperationResult]:
+        nonlocal count
+        count += 1
+        if count == 3:
+            await load(other)
+        return await multi(operations)
+
+    monkeypatch.setattr(session, "multi", taken_over_meanwhile)
+    parts = [OffsetCommitPart("t", number, 7) for number in range(5000)]
+    results = await committed_parts(offsets_of(groups, session, 5000), parts)
+    bad = {part.partition for part in results if part.error_code}
+    assert {part.error_code for part in results} == {0, NotCoordinator.code}
+    found = await load_group(other, "g")
+    assert found is not None
+    assert {where.partition for where in found.offsets} == set(range(5000)) - bad
+    await groups.stop()
 
 
 def join(groups: Groups, one: Coordinated, instance: str) -> Later:
@@ -285,7 +460,7 @@ async def test_write_whose_answer_was_lost_stands_once_and_its_coordinator_goes_
 
     monkeypatch.setattr(session, "multi", lossy)
     writes = GroupWrites(session)
-    record = GroupZnode(generation=7, coordinator=1) if with_record else None
+    record = replace(loaded.znode, generation=7) if with_record else None
     await put(writes, loaded, 1, record)
     await put(writes, loaded, 2)
     assert await offset_of(session) == 2
@@ -293,3 +468,54 @@ async def test_write_whose_answer_was_lost_stands_once_and_its_coordinator_goes_
     assert found is not None
     assert found.version == loaded.version
     assert found.znode.generation == (7 if with_record else 0)
+
+
+async def test_i22_what_the_last_coordinator_acknowledged_while_it_was_replaced_is_known_to_the_next(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    session, other = await open_session(zk_connect), await open_session(zk_connect)
+    old = await load(session)
+    writes = GroupWrites(session)
+    await put(writes, old, 100)
+    new = await find_group(other, "g")
+    assert new is not None
+    await put(writes, old, 200)  # acknowledged: nobody has taken the group over yet
+    await take_over(other, new, 2, 7)
+    assert new.offsets[T0].offset == 200
+    await put(GroupWrites(other), new, 100)
+    assert await offset_of(session) == 100, "a reset to what it was before is no reset to what is known"
+
+
+async def test_a_group_is_read_anew_after_a_write_whose_outcome_is_not_known(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    groups = coordinator(session)
+    before = await groups.get("g")
+    told: list[OttlaError | None] = []
+    groups._writes.put = lambda item: item.done(RequestTimedOut("who knows"))  # type: ignore[method-assign]
+    groups.commit(before, lambda write: None, told.append)
+    assert isinstance(told[0], RequestTimedOut)
+    assert before.over
+    assert await groups.get("g") is not before
+
+
+async def test_i22_a_replaced_coordinator_tells_nothing_though_it_has_something_to_write(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    session, other = await open_session(zk_connect), await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    groups = coordinator(session)
+    handlers = offsets_of(groups, session)
+    await committed_parts(handlers, [OffsetCommitPart("t", 0, 100)])
+    one = groups.loaded("g")
+    assert one is not None
+    one.writing += 1  # as while the next generation is on its way
+    assert (await handlers._fetch(OffsetFetchGroup("g", None))).parts[0].offset == 100
+    new = await load_group(other, "g")
+    assert new is not None
+    await take_over(other, new, 2, 7)
+    await put(GroupWrites(other), new, 200)
+    told = await handlers._fetch(OffsetFetchGroup("g", None))
+    assert (told.error_code, told.parts) == (NotCoordinator.code, ())

@@ -23,7 +23,7 @@ def test_broker_image_is_small(capsys: pytest.CaptureFixture[str]) -> None:
     assert size < BROKER_IMAGE_MAX
 
 
-@pytest.mark.parametrize("name", ["zookeeper", "broker", "client"])
+@pytest.mark.parametrize("name", ["zookeeper", "broker", "client", "spark"])
 def test_nothing_runs_as_root(name: str) -> None:
     done = docker("run", "--rm", "--entrypoint", "id", f"ottla-{name}", "-u")
     assert int(done.stdout) > 0

@@ -42,15 +42,15 @@ class ComposeCluster:
         ports = free_ports(2 * BROKERS)
         self._ports, self._admin_ports = ports[:BROKERS], ports[BROKERS:]
 
-    def up(self, profiles: str = "") -> None:
+    def up(self, profiles: str = "", **environment: str) -> None:
         """Start what is not running, and wait until all is healthy."""
-        self._compose("up", profiles=profiles)
+        self._compose("up", profiles=profiles, **environment)
 
     def down(self, *arguments: str) -> None:
         self._compose("down", *arguments)
 
-    def _compose(self, *arguments: str, profiles: str = "") -> None:
-        environment = child_environment() | {"COMPOSE_PROJECT_NAME": self.project, "COMPOSE_PROFILES": profiles}
+    def _compose(self, *arguments: str, profiles: str = "", **more: str) -> None:
+        environment = child_environment() | {"COMPOSE_PROJECT_NAME": self.project, "COMPOSE_PROFILES": profiles} | more
         for broker in range(BROKERS):
             environment[f"OTTLA_PORT{broker}"] = str(self._ports[broker])
             environment[f"OTTLA_ADMIN_PORT{broker}"] = str(self._admin_ports[broker])

@@ -7,6 +7,7 @@ request waits in ``pending`` until somebody delivers it; its answer is what the 
 import asyncio
 import copy
 import random
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
@@ -17,7 +18,9 @@ from ottla.net.exchange import Answer
 from ottla.wire.batch import stamp
 from ottla.wire.errors import (
     FencedLeaderEpoch,
+    FetchSessionIdNotFound,
     InconsistentTopicId,
+    NetworkException,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     OttlaError,
@@ -78,6 +81,11 @@ class World:
         self.told: list[MetadataResponse] = []
         """All that controllers told of the cluster, in order; a broker has heard of it up to ``heard``."""
         self.heard = dict.fromkeys(self.brokers, 0)
+        self.keeps = True
+        """Whether brokers keep what consumers name, from fetch to fetch."""
+        self.most_parts = 100
+        """How many parts an answer has room for, where what was named is kept."""
+        self.channels: list[FakeChannel] = []
         self.tell()
 
     # --- what happens ------------------------------------------------------------------------------------------------
@@ -139,6 +147,16 @@ class World:
         if self.pending:
             self.pending.pop(self.dice.randrange(len(self.pending)) if which is None else which)()
 
+    def hang_up(self) -> None:
+        """A connection ends: the broker may have answered, but nobody hears it."""
+        if self.channels:
+            self.dice.choice(self.channels).hang_up()
+
+    def forget_kept(self) -> None:
+        """A broker keeps nothing any more of what was named over a connection."""
+        if self.channels:
+            self.dice.choice(self.channels).kept = None
+
     # --- what brokers answer -----------------------------------------------------------------------------------------
 
     async def ask(self, work: Callable[[], Answer]) -> Answer:
@@ -159,6 +177,16 @@ class World:
             return Answer(FetchResponse(list(parts)), list(records))
         assert isinstance(request, ListOffsetsRequest)
         return Answer(ListOffsetsResponse([self._offset(broker, part) for part in request.parts]), [])
+
+    def answer_kept(self, broker: int, kept: dict[int, FetchPart]) -> Answer:
+        """Of what is kept, some that there is something to say of; it is kept no more."""
+        found: list[tuple[FetchPartResult, memoryview]] = []
+        for number, part in list(kept.items()):
+            result, records = self._fetch(broker, part)
+            if (result.error_code or records) and len(found) < self.most_parts:
+                found.append((result, records))
+                del kept[number]
+        return Answer(FetchResponse([result for result, _ in found], True), [records for _, records in found])
 
     def _led(self, broker: int, part: FetchPart | ListOffsetsPart) -> Replica:
         replica = self.known[broker][part.partition]
@@ -215,19 +243,73 @@ def batch(incarnation: int, partition: int, base: int, end: int) -> bytes:
 
 
 class FakeChannel:
+    """A connection: requests are worked on in order, each at once or when its answer is delivered, and answered in order."""
+
     def __init__(self, world: World, broker: int) -> None:
         self.address = f"nowhere:{broker}"
+        self.usable = True
+        self.kept: dict[int, FetchPart] | None = None
         self._world = world
         self._broker = broker
+        self._owed: deque[tuple[Request, asyncio.Future[Answer], list[Answer | OttlaError]]] = deque()
+        world.channels.append(self)
 
     async def request(self, request: Request, timeout_s: float) -> Answer:
-        return await self._world.ask(lambda: self._world.answer(self._broker, request))
+        return await self.send(request)
 
     def send(self, request: Request) -> "asyncio.Future[Answer]":
-        return asyncio.ensure_future(self.request(request, 0))
+        self._work()  # a fetch that waits is answered before the next one is looked at
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._owed.append((request, answer, []))
+        if self._world.dice.random() < 0.7:
+            self._work()
+        self._world.pending.append(self._deliver)
+        return answer
+
+    def _work(self) -> None:
+        for request, _, found in self._owed:
+            if not found:
+                found.append(self.work_on(request))
+
+    def work_on(self, request: Request) -> Answer | OttlaError:
+        if not isinstance(request, FetchRequest) or not (request.since_last or (request.keep and self._world.keeps)):
+            return self._world.answer(self._broker, request)
+        if not request.since_last:
+            self.kept = {}
+        if self.kept is None:
+            return FetchSessionIdNotFound()
+        for drop in request.dropped:
+            self.kept.pop(drop.partition, None)
+        for part in request.parts:
+            self.kept.pop(part.partition, None)
+            self.kept[part.partition] = part
+        return self._world.answer_kept(self._broker, self.kept)
+
+    def _deliver(self) -> None:
+        if self._owed:
+            self._work()
+            _, answer, (found,) = self._owed.popleft()
+            if isinstance(found, OttlaError):
+                _fail(answer, found)
+            elif not answer.done():
+                answer.set_result(found)
+
+    def hang_up(self) -> None:
+        self.usable = False
+        self._world.channels.remove(self)
+        owed, self._owed = self._owed, deque()
+        for _, answer, _ in owed:
+            _fail(answer, NetworkException("hung up"))
 
     async def close(self) -> None:
-        pass
+        if self.usable:
+            self.hang_up()
+
+
+def _fail(answer: "asyncio.Future[Answer]", error: OttlaError) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+        answer.exception()  # looked at, as a real channel's
 
 
 class FakeCluster(Cluster):
@@ -236,8 +318,15 @@ class FakeCluster(Cluster):
     def __init__(self, world: World, config: ClientConfig) -> None:
         super().__init__(config)
         self._world = world
+        self._fakes: dict[tuple[int, int], FakeChannel] = {}
 
     async def channel(self, broker_id: int, lane: int = 0) -> Any:
+        known = self._fakes.get((broker_id, lane))
+        if known is None or not known.usable:
+            known = self._fakes[broker_id, lane] = self.connect(broker_id)
+        return known
+
+    def connect(self, broker_id: int) -> FakeChannel:
         return FakeChannel(self._world, broker_id)
 
     async def ask_any(self, request: Request, kind: type[M], check: Callable[[M], None] = lambda _: None) -> M:

@@ -18,7 +18,7 @@ from ottla.chaos.report.summary import summary
 from ottla.chaos.targets.local import LocalTarget
 from ottla.client import cluster
 from ottla.client.cluster import Cluster
-from ottla.client.consuming.fetch_loop import FetchLoop
+from ottla.client.consuming.leader_loop import LeaderLoop
 from ottla.client.producing.sending.sequences import Sequences
 from tests.support.switched_off import cut_out
 from tests.support.weakened_broker import brokers_without
@@ -29,13 +29,16 @@ CALM_S = 0.5
 
 
 def _take_any_answer() -> None:
-    """A fetch's answer counts whenever it comes, for the position that was asked for then."""
+    """A fetch's answer counts whenever it comes, for the position that was asked for then; and a broker is not told meanwhile
+    that something else is wanted, which would make it another question."""
     cut_out(
-        FetchLoop,
-        "_fetch",
-        "if state.position_version != position_version or state.fetch_offset != offset:\n            continue\n",
-        "if state.position_version != position_version:\n            continue\n        state.fetch_offset = offset\n",
+        LeaderLoop,
+        "_take",
+        "if named is None or named.stale:\n            continue\n",
+        "if named is None or named.state.position_version != named.position_version:\n            continue\n"
+        "        named.state.fetch_offset = named.part.offset\n",
     )
+    LeaderLoop._amend = lambda self: None  # type: ignore[method-assign]
 
 
 def _believe_older_metadata() -> None:

@@ -30,6 +30,21 @@ def read_znode(cluster: LocalCluster, path: str) -> Znode:
     return asyncio.run(read())
 
 
+def children_of(cluster: LocalCluster, path: str) -> list[str]:
+    """The names below a znode, as of now."""
+
+    async def read() -> list[str]:
+        session = ZkSession(cluster.zookeeper, digest=cluster.zookeeper_digest)
+        await session.start(30)
+        try:
+            await session.sync(path)
+            return await session.children(path)
+        finally:
+            await session.close()
+
+    return asyncio.run(read())
+
+
 def make_znode(cluster: LocalCluster, path: str, data: bytes) -> None:
     """As by hand."""
 

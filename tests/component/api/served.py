@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ottla.broker.api.consumer_sessions import ConsumerSessions
+from ottla.broker.api.delete_records import DeleteRecordsHandler
 from ottla.broker.api.dispatch import Dispatch, Route
 from ottla.broker.api.fetch import FetchHandler
+from ottla.broker.api.leader_epochs import OffsetForLeaderEpochHandler
 from ottla.broker.api.metadata import MetadataHandler
 from ottla.broker.api.offsets import ListOffsetsHandler
 from ottla.broker.api.produce import ProduceHandler
@@ -17,6 +20,7 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.metrics import Metrics
 from ottla.broker.purgatory import Purgatories
 from ottla.broker.replication.fetch_sessions import FetchSessions
+from ottla.broker.replication.log_start_loop import LogStartLoop
 from ottla.broker.replication.partition import Partition, PartitionEvents
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage.data_folder.log_dir import LogDir
@@ -99,15 +103,26 @@ class Served:
         self.events.on_grown.append(sessions.partition_changed)
         self.events.on_committed += [self.purgatories.partition_changed, sessions.partition_committed]
         self.events.on_changed += [self.purgatories.partition_changed, sessions.partition_changed]
+        self.log_starts = LogStartLoop([self._log_dir])
+        self.events.on_changed.append(self.purgatories.start_changed)
+        self.events.on_start_moved += [self.log_starts.start_moved, sessions.partition_committed]
+        self.events.on_start_kept.append(self.purgatories.start_changed)
         self.view = ClusterView("c")
         produce = ProduceHandler(self.partitions, self.view, self.purgatories.produce, metrics, lambda: self.unsure)
         for_replicas = ReplicaFetchHandler(sessions, lambda partition: None)
-        fetch = FetchHandler(self.partitions, self.view, self.purgatories.fetch, metrics, for_replicas)
+        self.consumers = ConsumerSessions(self.partitions, self.view, self.purgatories.fetch, metrics.bytes_out)
+        self.events.on_committed.append(self.consumers.partition_changed)
+        self.events.on_changed.append(self.consumers.partition_changed)
+        fetch = FetchHandler(self.partitions, self.view, self.purgatories.fetch, metrics, for_replicas, self.consumers)
         self._dispatch = Dispatch(
             {
                 Api.PRODUCE: Route(produce, everybody),
                 Api.FETCH: Route(fetch, consumers_and_the_replica_itself),
                 Api.LIST_OFFSETS: Route(ListOffsetsHandler(self.partitions, self.view), everybody),
+                Api.OFFSET_FOR_LEADER_EPOCH: Route(OffsetForLeaderEpochHandler(self.partitions, self.view), everybody),
+                Api.DELETE_RECORDS: Route(
+                    DeleteRecordsHandler(self.partitions, self.view, self.purgatories.delete_records), everybody
+                ),
                 Api.METADATA: Route(MetadataHandler(self.view), everybody),
             },
             metrics,
@@ -115,6 +130,7 @@ class Served:
         self._decisions = 0
 
     async def close(self) -> None:
+        await self.log_starts.stop()
         await self.partitions.close()
 
     # --- what the controller would say ---------------------------------------------------------------------------------
@@ -128,6 +144,7 @@ class Served:
         epoch: int = 0,
         replicas: Sequence[int] = (HERE,),
         isr: Sequence[int] | None = None,
+        elr: Sequence[int] = (),
         **config: str,
     ) -> None:
         """Decide about a partition, and tell this broker as far as it has a replica."""
@@ -135,7 +152,16 @@ class Served:
         settings = {name.replace("_", "."): value for name, value in config.items()}
         topic_id = f"id-of-{topic}"
         state = PartitionState(
-            topic, topic_id, partition, leader, epoch, list(replicas), list(isr or replicas), self._decisions, 1, []
+            topic,
+            topic_id,
+            partition,
+            leader,
+            epoch,
+            list(replicas),
+            list(isr or replicas),
+            self._decisions,
+            1,
+            list(elr),
         )
         topics = [TopicConfig(topic, topic_id, settings)]
         if HERE in replicas:

@@ -11,7 +11,7 @@ from ottla.wire.errors import (
     OttlaError,
     UnknownTopicOrPartition,
 )
-from ottla.wire.messages import EARLIEST, LATEST
+from ottla.wire.messages import EARLIEST, LATEST, MAX_TIMESTAMP
 from ottla.wire.requests import ListOffsetsPart, ListOffsetsPartResult, ListOffsetsRequest, ListOffsetsResponse
 from tests.component.api.served import HERE, THERE, Served, batch_of, error_of, message_of
 from tests.support.raw_client import one_record
@@ -31,7 +31,7 @@ async def look(served: Served, part: ListOffsetsPart) -> ListOffsetsPartResult:
         (ListOffsetsPart("nowhere", 0, LATEST), UnknownTopicOrPartition),
         (ListOffsetsPart("not/legal", 0, LATEST), InvalidTopic),
         (ListOffsetsPart("t", 7, EARLIEST), UnknownTopicOrPartition),
-        (ListOffsetsPart("t", 0, -3), InvalidRequest),
+        (ListOffsetsPart("t", 0, -4), InvalidRequest),
         (ListOffsetsPart("t", 0, -(2**63)), InvalidRequest),
         (ListOffsetsPart("t", 0, LATEST, 2), FencedLeaderEpoch),
         (ListOffsetsPart("t", 0, 5, 2), FencedLeaderEpoch),
@@ -57,6 +57,15 @@ async def test_beginning_end_and_times_are_found(served: Served) -> None:
     ]  # fmt: skip
 
 
+async def test_the_largest_timestamp_is_found_wherever_it_is(served: Served) -> None:
+    await served.decide(segment_bytes="100")  # a segment a record
+    assert (await look(served, ListOffsetsPart("t", 0, MAX_TIMESTAMP))).offset == -1
+    for at_ms in (10, 40, 30, 40, 20):
+        served.produce(one_record(b"v", at_ms)).raise_if_failed()
+    found = await look(served, ListOffsetsPart("t", 0, MAX_TIMESTAMP))
+    assert (found.offset, found.timestamp_ms) == (1, 40)
+
+
 async def test_end_is_not_told_before_a_new_leader_knows_what_is_committed(served: Served) -> None:
     await served.decide(replicas=(HERE, THERE))
     served.produce(batch_of())
@@ -67,3 +76,13 @@ async def test_end_is_not_told_before_a_new_leader_knows_what_is_committed(serve
 async def test_the_same_partition_twice_is_refused(served: Served) -> None:
     with pytest.raises(InvalidRequest):
         served.answer(ListOffsetsRequest([ListOffsetsPart("t", 0, 5)] * 2), ListOffsetsResponse)
+
+
+async def test_the_age_of_the_first_record_from_an_offset_on_comes_with_the_end(served: Served) -> None:
+    await served.decide()
+    for at_ms in (10, 20, 30):
+        served.produce(one_record(b"v", at_ms)).raise_if_failed()
+    served.partition().log.delete_records_before(1)
+    found = [await look(served, ListOffsetsPart("t", 0, LATEST, from_offset=at)) for at in (-1, 0, 1, 2, 3, 99)]
+    assert [part.offset for part in found] == [3] * 6
+    assert [part.timestamp_ms for part in found] == [-1, 20, 20, 30, -1, -1]

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from ottla.broker.replication.partition import Partition
 from ottla.wire.batch import CRC_START
 from ottla.wire.errors import (
     CorruptMessage,
@@ -300,3 +301,25 @@ async def test_one_part_that_waits_keeps_the_whole_answer(served: Served) -> Non
     follower_has(served, 1)
     results = message_of(asked, ProduceResponse).parts
     assert [error_of(result) for result in results] == [None, None, UnknownTopicOrPartition]
+
+
+@pytest.mark.parametrize("event", ["on_grown", "on_committed", "on_changed", "on_role"])
+async def test_listener_that_raises_keeps_no_record_from_being_appended_and_no_other_from_hearing(
+    served: Served, event: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[str] = []
+
+    def broken(partition: Partition) -> None:
+        raise RuntimeError("it cannot bear that")
+
+    def last(partition: Partition) -> None:
+        heard.append(event)
+
+    getattr(served.events, event).insert(0, broken)
+    getattr(served.events, event).append(last)
+    await served.decide()
+    for offset in range(3):
+        assert served.produce(batch_of()).base_offset == offset
+    assert served.fetch(0).high_watermark == 3
+    assert heard
+    assert sum("broken" in record.getMessage() for record in caplog.records) == 1

@@ -24,10 +24,12 @@ class Telegrams:
 
     def __init__(self) -> None:
         self.api_ranges = [ApiRange(int(Api.API_VERSIONS), 3, 4)]
-        self.converts = True
         self.go_on = threading.Event()
         self.go_on.set()
         self.threads: set[int] = set()
+
+    def converts(self, message: Message, attachments: Sequence[Buffer]) -> bool:
+        return True
 
     def speaks(self, body: memoryview) -> bool:
         return body[0] == ord("!")

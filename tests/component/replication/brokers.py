@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.api.consumer_sessions import ConsumerSessions
 from ottla.broker.api.dispatch import Dispatch, Route
 from ottla.broker.api.fetch import FetchHandler
 from ottla.broker.api.replica_fetch import ReplicaFetchHandler
@@ -19,6 +20,7 @@ from ottla.broker.purgatory import Purgatories
 from ottla.broker.replication import fetch_loop, followed
 from ottla.broker.replication.fetch_loop import Fetchers
 from ottla.broker.replication.fetch_sessions import FetchSession, FetchSessions
+from ottla.broker.replication.log_start_loop import LogStartLoop
 from ottla.broker.replication.partition import Partition, PartitionEvents
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.state import LeaderState
@@ -50,6 +52,9 @@ class Broker:
         self.events.on_role.append(self.role_changed)
         log_dir = LogDir.open(folder, broker_id=broker_id, cluster_id="c", config_for=lambda _: config)
         self.partitions = Partitions(broker_id, [log_dir], config, 1, self.events)
+        self.log_starts = LogStartLoop([log_dir])
+        self.events.on_start_moved.append(self.log_starts.start_moved)
+        self.events.on_start_kept.append(self.role_changed)
 
     def role_changed(self, partition: Partition) -> None:
         pass
@@ -71,6 +76,7 @@ class Broker:
             partition.append(memoryview(batch), 0, all_must_ack=False)
 
     async def close(self) -> None:
+        await self.log_starts.stop()
         await self.partitions.close()
 
 
@@ -87,8 +93,10 @@ class Leader(Broker):
         self.events.on_grown.append(self.fetch_sessions.partition_changed)
         self.events.on_committed += [purgatories.partition_changed, self.fetch_sessions.partition_committed]
         self.events.on_changed += [purgatories.partition_changed, self.fetch_sessions.partition_changed]
+        self.events.on_start_moved.append(self.fetch_sessions.partition_committed)
         for_replicas = ReplicaFetchHandler(self.fetch_sessions, lambda partition: None)
-        fetch = FetchHandler(self.partitions, view, purgatories.fetch, metrics, for_replicas)
+        consumers = ConsumerSessions(self.partitions, view, purgatories.fetch, metrics.bytes_out)
+        fetch = FetchHandler(self.partitions, view, purgatories.fetch, metrics, for_replicas, consumers)
         self._server = Server(Dispatch({Api.FETCH: Route(fetch, consumers_and_the_replica_itself)}, metrics), turn=turn)
 
     def connect(self, broker_id: int, **options: Any) -> Line:

@@ -12,7 +12,7 @@ class ReplicationScript:
 
     def __init__(self) -> None:
         self.state = LeaderState(BROKER, 0, 0, (), Isr((), 0), 0.0)
-        self.end = self.high_watermark = 0
+        self.end = self.high_watermark = self.start = 0
         self.now = 0.0
         self.min_insync = 1
 
@@ -23,6 +23,7 @@ class ReplicationScript:
     def do_lead(self, command: Command) -> list[str]:
         """lead epoch= replicas= isr= [end=] [hw=] [min=] [elr=]: an epoch begins."""
         self.end = int(command.options.get("end", "0"))
+        self.start = 0
         self.high_watermark = int(command.options.get("hw", "0"))
         self.min_insync = int(command.options.get("min", "1"))
         isr = Isr(command.numbers("isr"), 7, command.numbers("elr"))
@@ -40,19 +41,27 @@ class ReplicationScript:
         return []
 
     def do_fetch(self, command: Command) -> list[str]:
-        """fetch <broker> <offset> [life=<broker epoch>]: a follower asks for what comes next."""
+        """fetch <broker> <offset> [life=<broker epoch>] [start=<where its log begins>]: a follower asks for what comes next."""
         replica, offset = int(command.words[0]), int(command.words[1])
-        self.state.fetched(replica, offset, int(command.options.get("life", "1")), self.end, self.now)
+        life = int(command.options.get("life", "1"))
+        self.state.fetched(replica, offset, life, self.end, self.now)
         out = self._watermark()
-        if self.state.may_join(replica, self.high_watermark):
+        if "start" in command.options and self.state.begins_at(replica, int(command.options["start"]), life):
+            out += self._low_watermark()
+        if self.state.may_join(replica, self.high_watermark, self.start):
             out.append(f"broker {replica} may join")
         return out
 
     def do_join(self, command: Command) -> list[str]:
         replica = int(command.words[0])
-        if not self.state.may_join(replica, self.high_watermark):
+        if not self.state.may_join(replica, self.high_watermark, self.start):
             return [f"broker {replica} may not join"]
         return self._asked(self.state.ask_to_join(replica, self.min_insync))
+
+    def do_delete(self, command: Command) -> list[str]:
+        """delete <offset>: the leader's log begins there, on its disk."""
+        self.start = int(command.words[0])
+        return self._low_watermark()
 
     def do_check(self, command: Command) -> list[str]:
         """Who is behind, as the isr loop looks every now and then."""
@@ -83,6 +92,11 @@ class ReplicationScript:
         life = f" of life {change.joining_epoch}" if change.joining is not None else ""
         elr = f" elr {listed(change.elr)}" if change.elr else ""
         return [f"asks for isr {listed(change.members)}{elr}{life}", *self._watermark()]
+
+    def _low_watermark(self) -> list[str]:
+        waits_for = self.state.begin_before(self.start)
+        behind = f", waiting for {listed(waits_for)}" if waits_for else ""
+        return [f"low watermark {self.state.low_watermark(self.start)}{behind}"]
 
     def _watermark(self) -> list[str]:
         before = self.high_watermark

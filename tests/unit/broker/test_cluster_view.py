@@ -1,6 +1,8 @@
 """A client is told the addresses of the listener that it came through."""
 
-from ottla.broker.cluster_view import ClusterView
+import pytest
+
+from ottla.broker.cluster_view import DEPARTED_S, ClusterView
 from ottla.wire.control import UpdateMetadataRequest
 from ottla.wire.messages import BrokerEndpoint, ListenerAddress
 
@@ -90,3 +92,39 @@ def test_view_that_has_some_of_the_pieces_does_not_speak() -> None:
     assert known.version == (3, 8), "a part of a later change makes it no newer"
     known.update(order(3, 9, full=False))
     assert known.version == (3, 9)
+
+
+def test_a_broker_that_left_is_told_of_a_moment_longer() -> None:
+    now = [100.0]
+    known = ClusterView("cluster", lambda: now[0])
+    tell(known, broker(1, "INSIDE"), broker(2, "INSIDE"))
+    assert known.describe([], "INSIDE").departed == ()
+    tell(known, broker(1, "INSIDE"))
+    now[0] += DEPARTED_S / 2
+    tell(known, broker(1, "INSIDE"))
+    (departed,) = known.describe([], "INSIDE").departed
+    assert (departed.id, departed.host, departed.port) == (2, "inside", 2)
+    assert [one.id for one in known.describe([], "INSIDE").brokers] == [1]
+    now[0] += DEPARTED_S / 2
+    assert known.describe([], "INSIDE").departed == ()
+    tell(known, broker(1, "INSIDE"), broker(2, "INSIDE"))
+    assert known.describe([], "INSIDE").departed == ()
+
+
+def test_listener_that_raises_keeps_no_other_from_hearing_and_is_named_in_the_log_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    known = ClusterView("cluster")
+    heard: list[int] = []
+
+    def broken() -> None:
+        raise RuntimeError("it cannot bear that")
+
+    known.on_changed += [lambda: heard.append(1), broken, lambda: heard.append(2)]
+    tell(known, broker(1, "INSIDE"))
+    tell(known, broker(1, "INSIDE"), broker(2, "INSIDE"))
+    assert heard == [1, 2, 1, 2]
+    assert sorted(known.brokers) == [1, 2]
+    (complaint,) = [record.getMessage() for record in caplog.records]
+    assert "broken" in complaint
+    assert "it cannot bear that" in caplog.text

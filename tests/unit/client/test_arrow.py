@@ -69,6 +69,14 @@ def test_arrow_holds_the_records_of_the_lists(batches):
     assert table.to_pylist() == rows
 
 
+@given(batch_lists(), st.lists(st.sampled_from(arrow_schema(headers=True).names), min_size=1, unique=True))
+def test_some_columns_are_those_of_the_whole(batches, columns):
+    whole = batches_to_arrow(batches, "t", 0, headers=True)
+    some = batches_to_arrow(batches, "t", 0, columns=columns)
+    assert some.schema.names == columns
+    assert some.equals(whole.select(columns))
+
+
 def test_schema_is_the_one_of_sparks_kafka_source():
     assert arrow_schema() == pa.schema(
         [

@@ -11,7 +11,7 @@ NOWHERE = "127.0.0.1:1"
 
 
 class Unclosable:
-    def close_at_exit(self, timeout):
+    def _close_at_exit(self, timeout):
         raise RuntimeError("cannot be closed")
 
 

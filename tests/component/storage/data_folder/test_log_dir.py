@@ -298,3 +298,26 @@ def test_garbage_in_a_checkpoint_is_treated_as_absent(open_dir, make_batch, tmp_
         (tmp_path / name).write_bytes(b"0\n7\n\xff\xfe garbage")
     again = open_dir()
     assert (again.logs[A0].log_end_offset, again.high_watermark(A0)) == (5, 0)
+
+
+def test_deleted_records_stay_deleted_over_a_crash_once_that_was_noted(open_dir, make_batch):
+    log_dir = open_dir()
+    filled(log_dir, make_batch)
+    log_dir.logs[A0].delete_records_before(3)
+    log_dir.checkpoint_log_start_offsets()
+    crash(log_dir)
+    log = open_dir().logs[A0]
+    assert (log.log_start_offset, log.log_end_offset) == (3, 5)
+
+
+def test_what_is_written_below_a_beginning_that_was_noted_is_there_after_a_crash(open_dir, make_batch):
+    log_dir = open_dir()
+    filled(log_dir, make_batch)
+    log = log_dir.logs[A0]
+    log.delete_records_before(5)
+    log_dir.checkpoint_log_start_offsets()
+    log.truncate_fully_and_start_at(1)  # another leader, elected as it was, begins there
+    log.append_as_leader(make_batch(), 1, 0)
+    crash(log_dir)
+    log = open_dir().logs[A0]
+    assert (log.log_start_offset, log.log_end_offset) == (1, 2)

@@ -18,7 +18,7 @@ def open_folders(*folders: Path) -> list[LogDir]:
     return asyncio.run(open_log_dirs(config, "c"))
 
 
-@pytest.mark.parametrize(("name", "why"), [("file", "File exists"), ("file/below", "Not a directory")])
+@pytest.mark.parametrize(("name", "why"), [("file", "it is a file"), ("file/below", "Not a directory")])
 def test_a_file_in_the_place_of_a_data_folder_is_told(tmp_path: Path, name: str, why: str) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError) as caught:

@@ -1,7 +1,8 @@
 """A topic's settings, and where each comes from."""
 
-from ottla.broker.api.describe_configs import BUILT_IN, DescribeConfigsHandler, broker_defaults
+from ottla.broker.api.describe_configs import BUILT_IN, DescribeConfigsHandler, broker_defaults, broker_settings
 from ottla.broker.cluster_view import ClusterView
+from ottla.broker.config import BrokerConfig
 from ottla.broker.storage.log_config import TOPIC_CONFIGS, LogConfig, plain_topic_config
 from ottla.wire.admin import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigSource, ConfigsToDescribe
 from ottla.wire.control import TopicConfig, UpdateMetadataRequest
@@ -12,7 +13,8 @@ def handler() -> DescribeConfigsHandler:
     view = ClusterView("cluster")
     topics = [TopicConfig("orders", "id", {"segment.ms": "7", "written.by.others": "nonsense"})]
     view.update(UpdateMetadataRequest(1, 1, 1, True, [], topics, [], []))
-    return DescribeConfigsHandler(view, broker_defaults(LogConfig(retention_ms=5), 2))
+    settings = broker_settings(BrokerConfig(broker_id=7, num_partitions=4, zookeeper_digest="me:secret"))
+    return DescribeConfigsHandler(view, broker_defaults(LogConfig(retention_ms=5), 2), 7, settings)
 
 
 def test_every_setting_has_a_default_that_a_topic_could_set() -> None:
@@ -44,3 +46,18 @@ def test_what_is_not_there_fails_alone() -> None:
         (ConfigsToDescribe(BROKER_RESOURCE, "1"), InvalidRequest),
     ]:
         assert asked._describe(resource).error_code == error.code
+
+
+def test_a_broker_tells_its_own_settings_but_no_secret() -> None:
+    asked = handler()
+    described = asked._describe(ConfigsToDescribe(BROKER_RESOURCE, "7"))
+    found = {entry.key: entry for entry in described.entries}
+    assert (found["num.partitions"].value, found["num.partitions"].source) == ("4", ConfigSource.BROKER)
+    assert (found["auto.create.topics.enable"].value, found["auto.create.topics.enable"].source) == (
+        "true",
+        ConfigSource.DEFAULT,
+    )
+    assert (found["zookeeper.digest"].value, found["zookeeper.digest"].sensitive) == (None, True)
+    assert all(entry.read_only for entry in described.entries)
+    assert asked._describe(ConfigsToDescribe(BROKER_RESOURCE, "7", ["broker.id"])).entries == (found["broker.id"],)
+    assert asked._describe(ConfigsToDescribe(BROKER_RESOURCE, "")).entries == ()

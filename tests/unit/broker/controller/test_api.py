@@ -13,7 +13,7 @@ from ottla.broker.controller.decisions.cluster import Topic
 from ottla.broker.controller.decisions.state import ControllerState
 from ottla.broker.controller.events import Cause, Events
 from ottla.broker.controller.executor import Executor
-from ottla.broker.controller.links import Told
+from ottla.broker.controller.links import OrderAnswers
 from ottla.broker.controller.removals import Removals
 from ottla.wire.admin import TOPIC_RESOURCE, ConfigReplacement
 from ottla.wire.errors import RequestTimedOut
@@ -24,7 +24,7 @@ SLOW_S, TIMEOUT_S = 0.4, 0.5
 class SlowExecutor:
     """Takes nearly all the time that there is, and then brokers do not hear of it."""
 
-    async def act(self, actions: Iterable[Action], cause: Cause) -> Told:
+    async def act(self, actions: Iterable[Action], cause: Cause) -> OrderAnswers:
         await asyncio.sleep(SLOW_S)
         return [asyncio.get_running_loop().create_future()]
 

@@ -8,13 +8,14 @@ from ottla.wire.errors import PolicyViolation
 
 def test_a_group_that_is_asked_for_again_and_again_counts_once():
     new = NewGroups()
+    mine = new.of("c")
     for _ in range(GROUPS_OF_A_CONNECTION):
-        new.count("c", "g")  # its coordinator cannot reach ZooKeeper, say
+        mine.count("g")  # its coordinator cannot reach ZooKeeper, say
     for number in range(GROUPS_OF_A_CONNECTION - 1):
-        new.count("c", f"g{number}")
+        mine.count(f"g{number}")
     with pytest.raises(PolicyViolation):
-        new.count("c", "one more")
-    new.count("c", "g")
-    new.count("other", "one more")
+        mine.count("one more")
+    mine.count("g")
+    new.of("other").count("one more")
     new.closed("c")
-    new.count("c", "one more")
+    new.of("c").count("one more")

@@ -2,9 +2,8 @@
 
 import pytest
 
-from ottla.broker.storage.data_folder.checkpoints import parse_rows
 from ottla.broker.storage.epochs import parse_entries
-from ottla.broker.storage.partition_folder import partition_of
+from ottla.wire.log_layout import parse_offsets, partition_of
 from ottla.wire.names import TopicPartition
 
 
@@ -30,13 +29,13 @@ def test_only_a_partitions_own_folder_name_is_taken_for_one(name, expected):
 
 
 def test_checkpoint_rows_are_read():
-    assert parse_rows([["a", "0", "5"], ["a", "1", "0"]]) == {TopicPartition("a", 0): 5, TopicPartition("a", 1): 0}
+    assert parse_offsets([["a", "0", "5"], ["a", "1", "0"]]) == {TopicPartition("a", 0): 5, TopicPartition("a", 1): 0}
 
 
 @pytest.mark.parametrize("rows", [[["a", "0", "-1"]], [["a", "-1", "0"]], [["a", "0", "x"]], [["a", "0", "1"]] * 2])
 def test_impossible_checkpoint_rows_are_refused(rows):
     with pytest.raises(ValueError):
-        parse_rows(rows)
+        parse_offsets(rows)
 
 
 @pytest.mark.parametrize("rows", [[["1", "5"], ["1", "6"]], [["1", "5"], ["2", "5"]], [["-1", "0"]], [["0", "-1"]]])

@@ -12,7 +12,7 @@ import pytest
 
 from ottla.client.consuming import consumer as consumer_module
 from ottla.client.consuming.consumer import AsyncConsumer
-from ottla.client.consuming.fetch_loop import EMPTY_FETCH_S
+from ottla.client.consuming.leader_loop import EMPTY_FETCH_S
 from ottla.client.consuming.position_loop import POSITION_TIMEOUT_S
 from ottla.net.exchange import Answer
 from ottla.wire.messages import Request
@@ -29,7 +29,7 @@ class Brokers(FakeCluster):
         self.silent = silent
         self.fetches = 0
 
-    async def channel(self, broker_id: int, lane: int = 0) -> Any:
+    def connect(self, broker_id: int) -> FakeChannel:
         return CountedChannel(self, self._world, broker_id)
 
 
@@ -43,7 +43,12 @@ class CountedChannel(FakeChannel):
         await asyncio.sleep(0)
         while self._broker in self._brokers.silent:  # noqa: ASYNC110  # a broker that is paused
             await asyncio.sleep(0.001)
-        return self._world.answer(self._broker, request)
+        found = self.work_on(request)
+        assert isinstance(found, Answer)
+        return found
+
+    def send(self, request: Request) -> "asyncio.Future[Answer]":
+        return asyncio.ensure_future(self.request(request, 0))
 
 
 @asynccontextmanager

@@ -331,3 +331,92 @@ def test_batch_that_is_being_opened_is_still_held():
     box.put(state, [batch(1, 1)])
     box.take_batches(10**6)
     assert not box.holds(state)
+
+
+def odd(value):
+    if int(value) % 2 == 0:
+        raise ValueError(f"{value} is even")
+    return int(value)
+
+
+def test_records_that_cannot_be_deserialized_are_skipped_if_that_is_wanted(caplog):
+    box, state = inbox(value_deserializer=odd, on_deserialization_error="skip"), partition()
+    box.put(state, [batch(0, 5), batch(5, 1), batch(6, 1)])
+    assert [record.value for record in box.take_records(10)] == [1, 3, 5]
+    assert box.position(state) == 7, "those at the end are behind us, too"
+    assert "count=3" in caplog.text
+    assert "offset 0 of t-0" in caplog.text
+
+
+def test_whoever_is_told_of_records_that_cannot_be_deserialized_gets_them_as_they_came():
+    told: list[RecordDeserializationError] = []
+    box, state = inbox(value_deserializer=odd, on_deserialization_error=told.append), partition()
+    box.put(state, [batch(0, 4)])
+    assert offsets(box.take_records(1)) == [1]
+    assert offsets(box.take_records(10)) == [3]
+    assert [(error.offset, error.record.value, type(error.__cause__)) for error in told] == [
+        (0, b"0", ValueError),
+        (2, b"2", ValueError),
+    ]
+
+
+def test_what_is_raised_by_whoever_is_told_is_raised_and_the_record_comes_again():
+    told, away = [], [2]
+
+    def keep(error):
+        if error.offset in away:
+            raise RuntimeError("the dead letters cannot be written")
+        told.append(error.offset)
+
+    box, state = inbox(value_deserializer=odd, on_deserialization_error=keep), partition()
+    box.put(state, [batch(0, 4)])
+    assert offsets(box.take_records(10)) == [1]
+    with pytest.raises(RuntimeError):
+        box.take_records(10)
+    assert box.position(state) == 2
+    away.clear()
+    assert offsets(box.take_records(10)) == [3]
+    assert told == [0, 2]
+
+
+def test_batches_after_records_that_were_skipped_begin_where_reading_stands():
+    box, state = inbox(value_deserializer=odd, on_deserialization_error="skip"), partition()
+    box.put(state, [batch(0, 6)])
+    assert offsets(box.take_records(1)) == [1]
+    [rest] = box.take_batches(1000)
+    assert list(rest.offsets()) == [3, 4, 5], "2 was passed over already"
+
+
+def test_loop_ends_where_a_partition_is_taken_back_and_goes_on_with_the_others():
+    box, mine, other = inbox(), partition(0), partition(1)
+    box.put(mine, [batch(0, 5)])
+    box.put(other, [batch(0, 2)])
+    loop = box.chunk()
+    assert [next(loop).offset, next(loop).offset] == [0, 1]
+    mine.position_version += 1  # it was removed from the subscription, in another thread
+    box.take_back()
+    assert list(loop) == []
+    assert offsets(box.chunk()) == [0, 1]
+    assert box.chunk() is None
+
+
+def test_what_is_taken_back_is_never_the_batch_that_was_opened_meanwhile():
+    box, mine, other = inbox(), partition(0), partition(1)
+    box.put(mine, [batch(0, 5)])
+    box.put(other, [batch(0, 2)])
+    box.chunk()
+    in_hand = box._reading
+    mine.position_version += 1
+    loop = box.chunk()
+    in_hand.records.clear()  # by the event loop, that looked a moment earlier
+    assert offsets(loop) == [0, 1]
+
+
+def test_chunk_has_no_more_records_than_wanted_and_the_next_goes_on_behind_them():
+    box, state = inbox(), partition()
+    box.put(state, [batch(0, 5)])
+    assert offsets(box.chunk(2)) == [0, 1]
+    first_of_three = next(box.chunk(3))
+    assert (first_of_three.offset, box.position(state)) == (2, 3)
+    assert offsets(box.chunk(3)) == [3, 4]
+    assert box.position(state) == 5

@@ -19,6 +19,8 @@ WHERE = TopicPartition("orders", 0)
 @pytest.fixture
 async def untold(caplog: pytest.LogCaptureFixture) -> Untold:
     caplog.set_level(logging.WARNING)
+    gc.collect()  # what other tests have left behind is told before,
+    caplog.clear()  # and is none of ours
     return Untold(asyncio.get_running_loop())
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from ottla.client.producing.batches import Line, ProducerBatch
+from ottla.client.producing.batches import ProducerBatch, SequenceLine
 from ottla.client.producing.sending.delivery_decision import (
     STORED,
     GiveUp,
@@ -44,7 +44,7 @@ def batch(*, records=1, numbered=True, older=False, line_dead=False, may_be_stor
     made.values = [b"v"] * records
     made.may_be_stored = may_be_stored
     if numbered:
-        made.line = Line(7, 0)
+        made.line = SequenceLine(7, 0)
         made.line.dead = made.line.broken = line_dead
         made.line.unfinished = {before: None, made: None} if older else {made: None}
     return made
