@@ -7,9 +7,9 @@ READY  := $(VENV)/.ready
 BUILT  := $(VENV)/.built
 HOT    := $(shell find wire net client broker -name '*.py')
 
-.PHONY: setup pure demo test check lint types imports unit cluster others bench bench-peer chaos format clean images compose-up compose-down docker-test
+.PHONY: setup pure demo test check lint types imports unit cluster others bench bench-peer chaos format clean images compose-up compose-down docker-test spark-test
 
-demo: $(BUILT)            ## a real ZooKeeper and three real brokers on this machine: what they do, in a few seconds
+demo: $(BUILT)            ## a real ZooKeeper, three real brokers and Spark on this machine: what they do, in under a minute
 	$(BIN)/python -m ottla.local.demo
 
 test: check $(BUILT)      ## everything that must hold: lint, types, import rules, all tests
@@ -19,7 +19,8 @@ setup: $(BUILT)           ## the virtual environment, with everything the projec
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	OTTLA_COMPILE=0 $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,arrow,dev]'
+	OTTLA_COMPILE=0 $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,spark,dev,compat]'
+	command -v kcat >/dev/null || { test "$$(id -u)" = 0 && apt-get install --yes kcat >/dev/null 2>&1; } || echo "kcat is not installed: its tests are skipped"
 	touch $(READY)
 
 $(BUILT): $(READY) setup.py $(HOT)
@@ -57,13 +58,12 @@ bench: $(BUILT)           ## measure, beside the bare limit of this machine; wri
 	$(BIN)/python -m ottla.bench
 
 bench-peer: $(BUILT)      ## our clients beside confluent-kafka, in the same run
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt confluent-kafka
 	$(BIN)/python -m ottla.bench peer
 
 images: $(READY)          ## the Docker images, on a base of Docker's registry or, where none is in reach, one made here
 	docker/images.sh $(BIN)/python
 
-compose-up: images        ## three ZooKeepers and three brokers in containers; PROFILES=racks: five brokers in two racks
+compose-up: images        ## three ZooKeepers and three brokers in containers; PROFILES=racks: five brokers in two racks; PROFILES=spark: Spark, too
 	COMPOSE_PROFILES=$(or $(PROFILES),$(COMPOSE_PROFILES)) docker/compose.sh up
 
 compose-down:             ## stop them; VOLUMES=1 deletes their data too
@@ -71,6 +71,9 @@ compose-down:             ## stop them; VOLUMES=1 deletes their data too
 
 chaos: $(BUILT)           ## ten minutes of faults under load, some in turn, most random (CHAOS_SECONDS=600, SEED=1); reports in chaos-results/
 	chaos/scripts/suite.sh $(BIN)/python $(or $(CHAOS_SECONDS),600)
+
+spark-test: $(BUILT)      ## what takes minutes with Spark: millions of records, leaders and queries killed
+	$(BIN)/python -m pytest -m deep tests/spark
 
 docker-test: images       ## the tests on live containers
 	$(BIN)/python -m pytest -m docker tests/docker

@@ -17,8 +17,10 @@ MARKER = PACKAGE / "compiled.txt"
 
 COMPILED = [
     "wire/batch", "wire/dialect", "wire/framing", "wire/native", "wire/payload_check",
+    "wire/kafka/batches", "wire/kafka/dialect", "wire/kafka/fetch", "wire/kafka/primitives", "wire/kafka/produce",
     "net/answers", "net/busy_poll", "net/connection", "net/exchange", "net/reply",
-    "broker/api/dispatch", "broker/api/fetch", "broker/api/parts", "broker/api/produce", "broker/api/replica_fetch",
+    "broker/api/consumer_sessions", "broker/api/dispatch", "broker/api/fetch", "broker/api/parts", "broker/api/produce",
+    "broker/api/replica_fetch",
     "broker/purgatory", "broker/replication/fetch_sessions", "broker/replication/followed", "broker/replication/partition",
     "broker/replication/state",
     "broker/storage/disk_health", "broker/storage/incoming", "broker/storage/log",
