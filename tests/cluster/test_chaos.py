@@ -45,12 +45,19 @@ BROKERS = {
 }
 
 
+TRIES = 3
+"""What a missing mechanism lets happen needs its moment, and on a busy machine a fault may miss it."""
+
+
 @pytest.mark.parametrize("mechanism", BROKERS)
 def test_without_a_mechanism_of_the_brokers_the_violation_is_found(mechanism: str) -> None:
     scenario, seconds, violation = BROKERS[mechanism]
-    with brokers_without(mechanism):
-        outcome = suffer(scenario, seconds)
-    found = summary(outcome)
+    for seed in range(1, 1 + TRIES):
+        with brokers_without(mechanism):
+            outcome = suffer(scenario, seconds, seed)
+        found = summary(outcome)
+        if violation in found["violation_kinds"]:
+            break
     assert violation in found["violation_kinds"], report(outcome.violations)
     assert found["took_effect"] == found["scheduled"]
     around = [events_around(one, outcome.history.events) for one in outcome.violations if one.kind == violation]
