@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.client.blocking.consumer import Consumer
     from ottla.client.blocking.producer import Producer
     from ottla.client.consuming.consumer import AsyncConsumer
+    from ottla.client.groups.commits import OffsetAndMetadata
     from ottla.client.offsets import Lag
     from ottla.client.producing.producer import AsyncProducer
     from ottla.client.records import Receipt, Record, RecordMetadata
@@ -38,6 +39,7 @@ _HOMES = {
     "Consumer": "ottla.client.blocking.consumer",
     "Lag": "ottla.client.offsets",
     "NewTopic": "ottla.client.admin_requests",
+    "OffsetAndMetadata": "ottla.client.groups.commits",
     "Producer": "ottla.client.blocking.producer",
     "Receipt": "ottla.client.records",
     "Record": "ottla.client.records",
@@ -53,6 +55,7 @@ __all__ = [
     "Consumer",
     "Lag",
     "NewTopic",
+    "OffsetAndMetadata",
     "Producer",
     "Receipt",
     "Record",

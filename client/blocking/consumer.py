@@ -247,9 +247,9 @@ class Consumer(Generic[K, V]):
         self._thread.loop.call_soon_threadsafe(group.commit_soon, offsets)
 
     def committed(
-        self, partitions: Iterable[tuple[str, int]], timeout: float = DEFAULT_TIMEOUT_S
+        self, partitions: Place | Iterable[Place], timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed of these."""
+        """What the group has committed of these, or of one."""
         return self._thread.run(self._twin.committed(partitions, timeout))
 
     def lag(self, timeout: float = DEFAULT_TIMEOUT_S) -> dict[TopicPartition, Lag]:
@@ -262,12 +262,12 @@ class Consumer(Generic[K, V]):
     # --- looking up --------------------------------------------------------------------------------------------------
 
     def beginning_offsets(
-        self, partitions: Iterable[tuple[str, int]], timeout: float = DEFAULT_TIMEOUT_S
+        self, partitions: Place | Iterable[Place], timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, int]:
         return self._thread.run(self._twin.beginning_offsets(partitions, timeout))
 
     def end_offsets(
-        self, partitions: Iterable[tuple[str, int]], timeout: float = DEFAULT_TIMEOUT_S
+        self, partitions: Place | Iterable[Place], timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, int]:
         return self._thread.run(self._twin.end_offsets(partitions, timeout))
 

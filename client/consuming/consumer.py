@@ -351,10 +351,10 @@ class AsyncConsumer(OffsetLookups, Generic[K, V]):
         await group.commit(group.positions(known_too=True) if what is None else as_offsets(what), timeout)
 
     async def committed(
-        self, partitions: Iterable[tuple[str, int]], timeout: float = DEFAULT_TIMEOUT_S
+        self, partitions: Place | Iterable[Place], timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed of these."""
-        wanted = [TopicPartition(*where) for where in partitions]
+        """What the group has committed of these, or of one."""
+        wanted = places_of([partitions])
         found = await self._require_group().member.commits.committed(wanted, timeout)
         return {where: found.get(where) for where in wanted}
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from ottla.client.cluster import Cluster
 from ottla.client.consuming.inbox import Inbox
+from ottla.client.consuming.places import Place, place_of, places_of
 from ottla.client.consuming.subscription import UNKNOWN, Subscription
 from ottla.client.offsets import Lag, ask_lag, list_offsets
 from ottla.wire.messages import EARLIEST, LATEST
@@ -20,20 +21,20 @@ class OffsetLookups:
     _inbox: Inbox
 
     async def beginning_offsets(
-        self, partitions: Iterable[tuple[str, int]], timeout: float = DEFAULT_TIMEOUT_S
+        self, partitions: Place | Iterable[Place], timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, int]:
-        return {k: v[0] for k, v in (await self._lookup(dict.fromkeys(partitions, EARLIEST), timeout)).items()}
+        return await self._ends(partitions, EARLIEST, timeout)
 
     async def end_offsets(
-        self, partitions: Iterable[tuple[str, int]], timeout: float = DEFAULT_TIMEOUT_S
+        self, partitions: Place | Iterable[Place], timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, int]:
-        return {k: v[0] for k, v in (await self._lookup(dict.fromkeys(partitions, LATEST), timeout)).items()}
+        return await self._ends(partitions, LATEST, timeout)
 
     async def offsets_for_times(
-        self, times_ms: Mapping[tuple[str, int], int], timeout: float = DEFAULT_TIMEOUT_S
+        self, times_ms: Mapping[Place, int], timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, tuple[int, int] | None]:
         """The first offset at or after a time, with its timestamp; None where all records are older."""
-        found = await self._lookup(times_ms, timeout)
+        found = await self._lookup({place_of(where): time for where, time in times_ms.items()}, timeout)
         return {where: pair if pair[0] >= 0 else None for where, pair in found.items()}
 
     async def lag(self, timeout: float = DEFAULT_TIMEOUT_S) -> dict[TopicPartition, Lag]:
@@ -49,11 +50,13 @@ class OffsetLookups:
         positions = {where: self._inbox.position(state) for where, state in assigned.items()}
         return {where: at for where, at in positions.items() if at != UNKNOWN}
 
+    async def _ends(self, partitions: Place | Iterable[Place], which: int, timeout: float) -> dict[TopicPartition, int]:
+        found = await self._lookup(dict.fromkeys(places_of([partitions]), which), timeout)
+        return {where: offset for where, (offset, _) in found.items()}
+
     async def _lookup(
-        self, wanted: Mapping[tuple[str, int], int], timeout: float
+        self, wanted: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, tuple[int, int]]:
-        for topic, _ in wanted:
+        for topic in {where.topic: None for where in wanted}:
             await self._cluster.topic(topic, timeout)
-        return await list_offsets(
-            self._cluster, {TopicPartition(*where): time for where, time in wanted.items()}, timeout
-        )
+        return await list_offsets(self._cluster, wanted, timeout)

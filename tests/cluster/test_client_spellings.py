@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.client import Admin, AsyncConsumer, Consumer, Producer, TopicPartition
+from ottla.client import Admin, AsyncConsumer, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from ottla.client.errors import ConfigError
 from tests.support.client_topics import WAIT_S, MakeTopic, offsets, take
 
@@ -23,8 +23,24 @@ def test_partitions_are_named_in_any_shape(bootstrap: str, make_filled_topic: Ma
         assert consumer.position(second) == 10
         consumer.resume(first)
         assert offsets(consumer.poll(None)) == [7, 8, 9]
+        assert consumer.end_offsets(first) == consumer.end_offsets([first]) == {first: 10}
+        assert consumer.beginning_offsets((topic, 1)) == {second: 0}
+        assert consumer.offsets_for_times({(topic, 0): 2**62}) == {first: None}
         with pytest.raises(ConfigError):
             consumer.pause(topic)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="no partition"):
+            consumer.end_offsets(topic)  # type: ignore[arg-type]
+
+
+def test_what_was_committed_is_asked_of_one_or_of_many(bootstrap: str, make_filled_topic: MakeTopic) -> None:
+    topic = make_filled_topic(records=3, partitions=2)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    options = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest", "group.id": topic}
+    with Consumer.from_config([topic], options) as consumer:
+        take(consumer, 6)
+        consumer.commit({first: 2})
+        assert consumer.committed(first) == {first: OffsetAndMetadata(2)}
+        assert consumer.committed([first, (topic, 1)]) == {first: OffsetAndMetadata(2), second: None}
 
 
 async def test_asyncio_consumer_takes_the_same(bootstrap: str, make_filled_topic: MakeTopic) -> None:
