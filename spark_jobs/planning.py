@@ -8,19 +8,16 @@ from typing import Protocol
 from ottla.client.cluster import Cluster, NobodyAnswers
 from ottla.client.loop_thread import shared_loop_thread
 from ottla.client.offsets import list_offsets
-from ottla.spark_jobs.clusters import cluster_for
+from ottla.spark_jobs.clusters import APPEAR_S, cluster_for, unknown_topic, unreachable
 from ottla.spark_jobs.errors import data_lost
 from ottla.spark_jobs.options import ReadOptions, TopicChoice
 from ottla.spark_jobs.positions import Offsets, Position
-from ottla.wire.errors import ConfigError, NoBrokersAvailable, OttlaError, UnknownTopicOrPartition
+from ottla.wire.errors import ConfigError, OttlaError, UnknownTopicOrPartition
 from ottla.wire.messages import EARLIEST, LATEST
 from ottla.wire.names import TopicPartition
 
 Partitions = dict[TopicPartition, str]
 """Partitions, each with the id of its topic."""
-
-APPEAR_S = 2.0
-"""How long a topic that nobody knows is asked for: a broker may not have heard yet of one that was just made."""
 
 
 class Catalog(Protocol):
@@ -113,8 +110,8 @@ class BrokerCatalog:
     def partitions(self, *, missing_ok: bool = False) -> Partitions:
         try:
             return shared_loop_thread().run(self._partitions(missing_ok))
-        except NobodyAnswers as error:
-            raise self._unreachable(error) from None
+        except NobodyAnswers:
+            raise unreachable(self._cluster, self._options.client, self._timeout_s) from None
 
     def offsets(self, wanted: dict[TopicPartition, int]) -> Offsets:
         if not wanted:
@@ -138,19 +135,12 @@ class BrokerCatalog:
                 left -= 1
                 if left < 0 and time.monotonic() > appear_until:
                     if not missing_ok:
-                        raise await _unknown(cluster, choice) from None
+                        raise await unknown_topic(cluster, choice.option(), choice.names) from None
                     self._gone.add(error.topic or "")
             except OttlaError as error:
                 if not error.retriable or time.monotonic() > deadline:
                     raise
             await asyncio.sleep(max(interval_s, 0.05))
-
-    def _unreachable(self, error: OttlaError) -> OttlaError:
-        servers = dict(self._options.client)["bootstrap_servers"]
-        return NoBrokersAvailable(
-            f"option kafka.bootstrap.servers={servers!r}: no broker answered within {self._timeout_s:g} s; "
-            f"{self._cluster.tried()}; is the cluster up, and can this machine reach it?"
-        )
 
 
 async def _ask(cluster: Cluster, choice: TopicChoice, gone: set[str]) -> Partitions:
@@ -176,15 +166,3 @@ async def _ask(cluster: Cluster, choice: TopicChoice, gone: set[str]) -> Partiti
                 )
             found[TopicPartition(name, number)] = topic.topic_id
     return found
-
-
-async def _unknown(cluster: Cluster, choice: TopicChoice) -> ConfigError:
-    """What to say of a topic that is not there, with the nearest of those that are."""
-    import difflib
-
-    there = sorted(topic.name for topic in (await cluster.metadata(None)).topics if not topic.error_code)
-    missing = [name for name in choice.names if name not in there]
-    near = difflib.get_close_matches(missing[0], there, n=1) if missing else []
-    hint = f"did you mean {near[0]!r}?" if near else "create it first (`ottla topic create`), or correct the name"
-    cluster.watched.difference_update(missing)
-    return ConfigError(f"option {choice.option()}: topic {(missing or ['?'])[0]!r} does not exist; {hint}")

@@ -13,6 +13,7 @@ from ottla.wire.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from ottla.spark_jobs.sink.options import SinkOptions
     from ottla.spark_jobs.sink.writers import BatchWriter, StreamWriter
 
 
@@ -26,6 +27,7 @@ def batch_writer(given: Mapping[str, str], schema: "StructType", overwrite: bool
     check_columns(schema, options.topic)
     if overwrite:
         raise ConfigError("a topic cannot be overwritten; write with .mode('append')")
+    _check_topic(options)
     return BatchWriter(options)
 
 
@@ -37,4 +39,13 @@ def stream_writer(given: Mapping[str, str], schema: "StructType", overwrite: boo
 
     options = sink_options(given, streaming=True)
     check_columns(schema, options.topic)
+    _check_topic(options)
     return StreamWriter(options)
+
+
+def _check_topic(options: "SinkOptions") -> None:
+    """In the driver, before any task begins; topics that rows name are found by their tasks."""
+    from ottla.spark_jobs.sink.sink_client import SinkClient
+
+    if options.topic is not None:
+        SinkClient(options.client).check_topic(options.topic)

@@ -8,8 +8,9 @@ from ottla.client.loop_thread import shared_loop_thread
 from ottla.client.named_writes import begin_write, end_write, end_writer
 from ottla.client.numbered_batches import NumberedBatches
 from ottla.spark_jobs.client_options import ClientOptions
-from ottla.spark_jobs.clusters import cluster_for
+from ottla.spark_jobs.clusters import APPEAR_S, cluster_for, unknown_topic, unreachable
 from ottla.spark_jobs.sink.placing import TopicPlan
+from ottla.wire.errors import ClientTimeout, UnknownTopicOrPartition
 from ottla.wire.named_writes import BeginWriteResponse
 from ottla.wire.names import TopicPartition
 from ottla.wire.requests import InitProducerIdRequest, InitProducerIdResponse, TopicMetadata
@@ -31,9 +32,25 @@ class SinkClient:
 
     def __init__(self, options: ClientOptions) -> None:
         self.config = build(ProducerConfig, dict(options))
+        self._options = options
         self._thread = shared_loop_thread()
         self._cluster = cluster_for(options, ProducerConfig)
         self._timeout_s = self.config.max_block_ms / 1000
+
+    def check_topic(self, topic: str) -> None:
+        """ConfigError if it does not exist, soon: a task would wait for it to appear, as long as a producer does."""
+        self._thread.run(self._check(topic, min(self._timeout_s, self.config.request_timeout_ms / 1000)))
+
+    async def _check(self, topic: str, timeout_s: float) -> None:
+        for patience_s in (min(APPEAR_S, timeout_s), timeout_s):  # brokers may be longer in coming than topics
+            try:
+                await self._cluster.topic(topic, patience_s)
+                return
+            except UnknownTopicOrPartition:
+                raise await unknown_topic(self._cluster, f"topic={topic!r}", [topic]) from None
+            except ClientTimeout:
+                pass
+        raise unreachable(self._cluster, self._options, timeout_s)
 
     def plan(self, topics: Iterable[str]) -> dict[str, TopicPlan]:
         """What is known of topics; UnknownTopicOrPartition if one does not exist."""

@@ -165,7 +165,21 @@ def test_a_batch_that_spark_writes_again_is_stored_once(spark, make_topic, targe
         ),
         ("'x' as value", {"topic": "t", "sortMemory": "1"}, "option sortMemory='1' is not allowed; give a size"),
         ("'x' as value", {"topic": "t t"}, "option topic:"),
-        ("'x' as value", {"topic": "nowhere", "kafka__max__block__ms": "300"}, "topic 'nowhere' does not exist"),
+        (
+            "'x' as value",
+            {"topic": "nowhere"},
+            "option topic='nowhere': topic 'nowhere' does not exist; create it first",
+        ),
+        (
+            "'x' as value",
+            {"topic": "t", "kafka__bootstrap__servers": "127.0.0.1:1", "kafka__request__timeout__ms": "1000"},
+            "option kafka.bootstrap.servers='127.0.0.1:1': no broker answered within 1 s",
+        ),
+        (
+            "inline(array(struct('x' as value, 'nowhere' as topic)))",
+            {"kafka__max__block__ms": "300"},
+            "topic 'nowhere' does not exist",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_in_a_sentence(spark, columns, options, told):
