@@ -201,9 +201,9 @@ class Partitions:
 
     def _open_logs(self, states: Sequence[PartitionState]) -> dict[TopicPartition, Log | OttlaError]:
         """Find or make logs; in threads, for each new one waits for the disk several times."""
-        wanted = [(state, self._dir_of(TopicPartition(state.topic, state.partition))) for state in states]
+        log_dirs = self._dirs_for([TopicPartition(state.topic, state.partition) for state in states])
         with ThreadPoolExecutor(OPEN_THREADS, "make-log") as threads:
-            opened = threads.map(lambda pair: self._open_log(*pair), wanted)
+            opened = threads.map(self._open_log, states, log_dirs)
             return {
                 TopicPartition(state.topic, state.partition): log for state, log in zip(states, opened, strict=True)
             }
@@ -223,17 +223,30 @@ class Partitions:
         except OSError as error:
             return StorageError(f"no log for {where}: {error}")
 
-    def _dir_of(self, where: TopicPartition) -> LogDir:
-        """The data folder that has the partition, or the one with the fewest."""
+    def _dirs_for(self, partitions: Sequence[TopicPartition]) -> list[LogDir]:
+        """The data folder that has a partition; a new one goes where the fewest are, with those that come with it."""
+        counts = [len(log_dir.logs) for log_dir in self._log_dirs]
+        found = []
+        for where in partitions:
+            log_dir = self._dir_of(where)
+            if log_dir is None:
+                fewest = counts.index(min(counts))
+                counts[fewest] += 1
+                log_dir = self._log_dirs[fewest]
+            found.append(log_dir)
+        return found
+
+    def _dir_of(self, where: TopicPartition) -> LogDir | None:
+        """The data folder that has the partition."""
         for log_dir in self._log_dirs:
             if where in log_dir.logs or where in log_dir.failed:
                 return log_dir
-        return min(self._log_dirs, key=lambda log_dir: len(log_dir.logs))
+        return None
 
     def _adopt(self, where: TopicPartition, log: Log | OttlaError) -> None:
         if isinstance(log, OttlaError):
             raise log
-        hint = self._dir_of(where).high_watermark(where)
+        hint = self._dirs_for([where])[0].high_watermark(where)
         partition = self._partitions[where] = Partition(where, self._broker_id, log, hint, self._events)
         self._put_in_force(partition, self._rules(where.topic))
 
@@ -243,6 +256,6 @@ class Partitions:
     def _delete_log(self, where: TopicPartition, topic_id: str) -> None:
         """Delete a partition's log, if it is of that topic and not of a later one of the same name."""
         log_dir = self._dir_of(where)
-        log = log_dir.logs.get(where)
-        if log is not None and log.topic_id == topic_id:
+        log = log_dir.logs.get(where) if log_dir is not None else None
+        if log_dir is not None and log is not None and log.topic_id == topic_id:
             log_dir.remove_folder(log_dir.delete_log(where))

@@ -1,6 +1,12 @@
 """Orders of the controller that come late."""
 
-from ottla.wire.control import StopReplicaPart
+from pathlib import Path
+
+from ottla.broker.replication.partition import PartitionEvents
+from ottla.broker.replication.partitions import Partitions
+from ottla.broker.storage.data_folder.log_dir import LogDir
+from ottla.broker.storage.log_config import LogConfig
+from ottla.wire.control import PartitionState, StopReplicaPart
 from ottla.wire.names import TopicPartition
 from tests.component.replication.brokers import Cluster
 
@@ -21,3 +27,18 @@ async def test_order_to_delete_that_is_older_than_what_the_broker_was_told_since
     await cluster.leader.partitions.stop([now])
     assert cluster.leader.partitions.get(*ONE) is None
     assert not partition.log.folder.exists()
+
+
+async def test_partitions_that_come_together_are_spread_over_the_data_folders(tmp_path: Path) -> None:
+    config = LogConfig()
+    log_dirs = [
+        LogDir.open(tmp_path / name, broker_id=1, cluster_id="c", config_for=lambda _: config) for name in "abc"
+    ]
+    partitions = Partitions(1, log_dirs, config, 1, PartitionEvents())
+    for first, together in ((0, 2), (2, 7)):
+        states = [
+            PartitionState("topic", "id", number, 1, 0, [1], [1], 0, 1, []) for number in range(first, first + together)
+        ]
+        assert await partitions.apply(states, []) == {}
+    assert [len(log_dir.logs) for log_dir in log_dirs] == [3, 3, 3]
+    await partitions.close()
