@@ -43,6 +43,8 @@ class ConsumerGroupHandlers:
         wait = Later()
 
         def heartbeat(one: Coordinated) -> None:
+            if joins and wait.abandoned:
+                return  # it has hung up while the group was read: it is let in when it asks again
             group = self._groups.consumer(one) if joins else _consumer(one)
             self._groups.apply(one, group.heartbeat(wait, request, client, time.monotonic()))
 

@@ -231,6 +231,22 @@ def test_members_keep_what_they_have_when_their_coordinator_is_killed(cluster: L
     _close(*members)
 
 
+def test_a_hand_over_goes_on_when_the_coordinator_is_killed_in_its_middle(cluster: LocalCluster, topic: str) -> None:
+    written = _fill(cluster, topic)
+    members = [Member(cluster, topic, topic)]
+    _poll_until(members, lambda: _shared(members))
+    members += [Member(cluster, topic, topic) for _ in range(2)]
+    _poll_until(members, lambda: _described(cluster, topic).state == "Reconciling")
+    coordinator = find_coordinator(cluster, topic).broker_id
+    cluster.kill(coordinator)
+    try:
+        _poll_until(members, lambda: _shared(members) and _read(members) == written)
+        assert [member.lost for member in members] == [0, 0, 0]
+    finally:
+        cluster.start(coordinator)
+    _close(*members)
+
+
 def _described(cluster: LocalCluster, group: str) -> GroupDescription:
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         return admin.describe_group(group, timeout=WAIT_S)
@@ -351,6 +367,10 @@ def test_kafkas_admin_sees_both_kinds(cluster: LocalCluster, topic: str) -> None
     (member,) = described[topic].members
     assert described[topic].partition_assignor == "uniform"
     assert len(member.assignment.topic_partitions) == len(member.target_assignment.topic_partitions) == PARTITIONS
+    with RawConsumer(cluster, topic, "") as asks:
+        assert asks.describe(topic) == {"classic": GroupIdNotFound.code, "consumer": 0}
+    with RawConsumer(cluster, classic, "") as asks:
+        assert asks.describe(classic) == {"classic": 0, "consumer": GroupIdNotFound.code}
     with pytest.raises(confluent_kafka.KafkaException, match="NON_EMPTY_GROUP"):
         admin.delete_consumer_groups([topic])[topic].result(WAIT_S)
     for one in members:

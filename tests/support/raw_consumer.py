@@ -4,9 +4,16 @@ from types import TracebackType
 from typing import Any
 
 from ottla.local import LocalCluster
-from ottla.wire.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from ottla.wire.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from ottla.wire.errors import OttlaError
 from ottla.wire.groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
     OffsetCommitPart,
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -48,6 +55,12 @@ class RawConsumer:
             return self._client.ask(request, ConsumerGroupHeartbeatResponse)
         except OttlaError as error:
             return ConsumerGroupHeartbeatResponse(error.code, str(error))
+
+    def describe(self, group: str) -> dict[str, int]:
+        """What Kafka's clients are answered that ask for a group of either kind: error codes."""
+        classic = self._client.ask(DescribeGroupsRequest([group], classic_only=True), DescribeGroupsResponse)
+        consumer = self._client.ask(ConsumerGroupDescribeRequest([group]), ConsumerGroupDescribeResponse)
+        return {"classic": classic.groups[0].error_code, "consumer": consumer.groups[0].error_code}
 
     def commit(self, member_id: str, epoch: int) -> int:
         """The error code that it is answered with."""
