@@ -183,9 +183,11 @@ class Consumers:
 
     def check_size(self, request: ConsumerGroupHeartbeatRequest) -> None:
         """Raise if what all members tell of themselves would not fit into the group's znode any more."""
-        others = sum(member.size for member in self._members.values() if member.member_id != request.member_id)
         mine = sum(map(len, request.topics or ())) + len(request.pattern or "")
-        if mine and others + mine > self._max_metadata_bytes:
+        if not mine:
+            return  # nearly all heartbeats
+        others = sum(member.size for member in self._members.values() if member.member_id != request.member_id)
+        if others + mine > self._max_metadata_bytes:
             raise GroupMaxSizeReached(
                 f"group {self._group_id!r}: what its members tell of themselves, and another {mine} bytes, are more than "
                 f"the {self._max_metadata_bytes} bytes that a group may have",
