@@ -223,7 +223,7 @@ class ConsumerGroup:
 
     def check_commit(self, member_id: str, instance_id: str | None, epoch: int, now: float) -> None:
         """Raise if offsets may not be committed so: by an old epoch, or by nobody while there are members."""
-        if epoch == SIMPLE and not member_id:
+        if epoch <= SIMPLE:
             if self.members:
                 count = f"{len(self.members)} member" + ("s" if len(self.members) > 1 else "")
                 raise NonEmptyGroup(f"group {self.group_id!r} has {count}: until they have left, only they commit")
@@ -237,7 +237,7 @@ class ConsumerGroup:
 
     def _check_current(self, member_id: str, epoch: int) -> None:
         member = self.members.known(member_id, None)
-        if member.epoch != epoch:
+        if member.epoch != epoch or epoch == AWAY:
             raise StaleMemberEpoch(f"member {member_id} is in epoch {member.epoch}, not {epoch}")
 
     # --- time, topics ----------------------------------------------------------------------------------------------------
@@ -288,6 +288,8 @@ class ConsumerGroup:
         self.why = why
         for member in self.members:
             member.target = target[member.member_id]
+            if member.epoch == AWAY:  # it has nothing: others need not wait for what it is not to have again
+                self.members.hold(member, member.assigned & member.target, NONE)
         self._news = True
 
     def _share(self) -> dict[str, Partitions]:

@@ -10,7 +10,13 @@ from urllib.parse import unquote
 
 import confluent_kafka
 import pytest
-from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaError, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    KafkaError,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
 from ottla.client import Admin
@@ -62,7 +68,7 @@ class Member:
     def __init__(
         self, cluster: LocalCluster, group: str, *topics: str, protocol: str = "consumer", **more: Any
     ) -> None:
-        self.topics = topics
+        self.group = group
         self.options = {
             "bootstrap.servers": cluster.bootstrap, "group.id": group, "group.protocol": protocol,
             "auto.offset.reset": "earliest", "enable.auto.commit": False, "reconnect.backoff.max.ms": 500, "log_level": 0,
@@ -100,6 +106,8 @@ def _poll_until(members: list[Member], condition: Callable[[], bool], timeout_s:
         assert time.monotonic() < deadline, [(sorted(member.partitions), member.errors) for member in members]
         for member in members:
             member.poll()
+            held = [(each.group, *one) for each in members for one in each.partitions]  # changes only while one polls
+            assert len(held) == len(set(held)), "a partition has two owners"
 
 
 def _shared(members: list[Member], count: int = PARTITIONS) -> bool:
@@ -207,9 +215,10 @@ def test_a_pattern_that_is_none_is_refused(cluster: LocalCluster, name: str) -> 
 
 
 def test_members_keep_what_they_have_when_their_coordinator_is_killed(cluster: LocalCluster, topic: str) -> None:
-    written = _fill(cluster, topic)
     members = [Member(cluster, topic, topic) for _ in range(3)]
-    _poll_until(members, lambda: _shared(members) and _read(members) == written)
+    _poll_until(members, lambda: _shared(members))
+    written = _fill(cluster, topic)
+    _poll_until(members, lambda: _read(members) == written)
     had, revoked = [member.partitions for member in members], [member.revoked for member in members]
     epoch = _described(cluster, topic).generation
     coordinator = find_coordinator(cluster, topic).broker_id
@@ -375,15 +384,19 @@ def test_kafkas_admin_sees_both_kinds(cluster: LocalCluster, topic: str) -> None
         admin.delete_consumer_groups([topic])[topic].result(WAIT_S)
     for one in members:
         one.consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    asked = [ConsumerGroupTopicPartitions(topic)]
+    committed = admin.list_consumer_group_offsets(asked)[topic].result(WAIT_S)
+    assert [(one.topic, one.partition, one.offset) for one in committed.topic_partitions] == [(topic, 0, 0)]
     _close(*members)
     admin.delete_consumer_groups([topic])[topic].result(WAIT_S)
     assert topic not in listed()
 
 
 def test_ottla_group_looks_after_such_a_group(cluster: LocalCluster, topic: str) -> None:
-    _fill(cluster, topic, 2)
     members = [Member(cluster, topic, topic) for _ in range(2)]
-    _poll_until(members, lambda: _shared(members) and len(_read(members)) == 2 * PARTITIONS)
+    _poll_until(members, lambda: _shared(members))
+    written = _fill(cluster, topic, 2)
+    _poll_until(members, lambda: _read(members) == written)
     for member in members:
         member.consumer.commit(asynchronous=False)
 
