@@ -1,6 +1,7 @@
 """confluent-kafka with group.protocol=consumer: the coordinator assigns (KIP-848)."""
 
 import json
+import random
 import subprocess
 import sys
 import time
@@ -227,8 +228,7 @@ def test_members_keep_what_they_have_when_their_coordinator_is_killed(cluster: L
         wait_until(lambda: find_coordinator(cluster, topic).broker_id != coordinator, WAIT_S)
         for member in members:
             member.consumer.commit(asynchronous=False)
-        until = time.monotonic() + 2 * SESSION_MS / 1000
-        _poll_until(members, lambda: time.monotonic() > until)
+        _poll_for(members, 2 * SESSION_MS / 1000)
         assert [member.partitions for member in members] == had
         assert [member.revoked for member in members] == revoked
         assert [member.lost for member in members] == [0, 0, 0]
@@ -254,6 +254,36 @@ def test_a_hand_over_goes_on_when_the_coordinator_is_killed_in_its_middle(cluste
     finally:
         cluster.start(coordinator)
     _close(*members)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(300)
+def test_members_come_and_go_at_random_while_coordinators_are_killed(cluster: LocalCluster, topic: str) -> None:
+    seed = int(time.time())
+    print("seed", seed)
+    chance, members, gone = random.Random(seed), [Member(cluster, topic, topic)], list[Member]()
+    written = _fill(cluster, topic, 200)
+    for _ in range(25):
+        kind = chance.random()
+        if kind < 0.4 and len(members) < 5:
+            members.append(Member(cluster, topic, topic))
+        elif kind < 0.6 and len(members) > 1:
+            gone.append(members.pop(chance.randrange(len(members))))
+            _close(gone[-1])
+        elif kind < 0.8:
+            coordinator = find_coordinator(cluster, topic).broker_id
+            cluster.kill(coordinator)
+            _poll_for(members, chance.uniform(0.2, 2))
+            cluster.start(coordinator)
+        _poll_for(members, chance.uniform(0, 2))
+    _poll_until(members, lambda: _shared(members) and _read([*members, *gone]) == written)
+    assert [member.lost for member in (*members, *gone)] == [0] * len([*members, *gone])
+    _close(*members)
+
+
+def _poll_for(members: list[Member], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    _poll_until(members, lambda: time.monotonic() > until)
 
 
 def _described(cluster: LocalCluster, group: str) -> GroupDescription:
@@ -302,8 +332,7 @@ def test_a_heartbeat_that_changes_nothing_writes_nothing(cluster: LocalCluster, 
     _poll_until(members, lambda: _shared(members))
     _poll_until(members, lambda: _described(cluster, topic).state == "Stable")
     version = read_znode(cluster, f"/consumers/{topic}").version
-    until = time.monotonic() + 2
-    _poll_until(members, lambda: time.monotonic() > until)
+    _poll_for(members, 2)
     assert read_znode(cluster, f"/consumers/{topic}").version == version
     owners = {
         read_znode(cluster, f"/consumers/{topic}/owners/{topic}/{number}").data.decode() for number in range(PARTITIONS)
