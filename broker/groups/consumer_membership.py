@@ -271,16 +271,16 @@ class ConsumerGroup:
 
     def _begin_epoch(self, why: str) -> None:
         """The group is another one: so is who is to have what."""
-        self._set_target(self._share(), why)
+        self._set_target(self._share(self._wanted(), self._preferred_assignor()), why)
 
     def _share_anew(self, why: str) -> None:
         """Perhaps it is another one."""
-        shared, assignor = self._shared, self._assignor
-        found = self._wanted()
-        if found == shared and self._preferred_assignor() == assignor:
+        wanted, assignor = self._wanted(), self._preferred_assignor()
+        if (wanted, assignor) == (self._shared, self._assignor):
             return
-        target = self._share()
-        if any(member.target != target[member.member_id] for member in self.members) or self._assignor != assignor:
+        another_way = assignor != self._assignor
+        target = self._share(wanted, assignor)
+        if another_way or any(member.target != target[member.member_id] for member in self.members):
             self._set_target(target, why)
 
     def _set_target(self, target: dict[str, Partitions], why: str) -> None:
@@ -292,10 +292,9 @@ class ConsumerGroup:
                 self.members.hold(member, member.assigned & member.target, NONE)
         self._news = True
 
-    def _share(self) -> dict[str, Partitions]:
-        self._shared, self._assignor = self._wanted(), self._preferred_assignor()
-        current = {member.member_id: member.target for member in self.members}
-        return ASSIGNORS[self._assignor](self._shared, current)
+    def _share(self, wanted: Wanted, assignor: str) -> dict[str, Partitions]:
+        self._shared, self._assignor = wanted, assignor
+        return ASSIGNORS[assignor](wanted, {member.member_id: member.target for member in self.members})
 
     def _preferred_assignor(self) -> str:
         """That of most members; where none has a wish, the default."""

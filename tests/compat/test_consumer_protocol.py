@@ -194,6 +194,8 @@ def test_a_pattern_brings_topics_that_come_later(cluster: LocalCluster, name: st
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.delete_topic(f"{name}-a")
     _poll_until(members, lambda: _shared(members, 5))
+    members[1].consumer.subscribe([f"{name}-d"])
+    _poll_until(members, lambda: members[1].partitions == {(f"{name}-d", 0)} and _shared(members[:1], 5))
     _close(*members)
 
 
