@@ -7,7 +7,8 @@ from ottla.broker.api.group_work import GroupWork
 from ottla.broker.api.later import while_asked
 from ottla.broker.groups.consumer_membership import ConsumerGroup
 from ottla.broker.groups.consumers import Consumer, Partitions, by_topic
-from ottla.broker.groups.groups_loop import Coordinated, Groups
+from ottla.broker.groups.coordinated import Coordinated
+from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.membership import Client
 from ottla.broker.groups.new_groups import NewGroups
 from ottla.net.peer import Peer

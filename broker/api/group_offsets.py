@@ -8,7 +8,8 @@ from ottla.broker.api.later import later
 from ottla.broker.api.parts import check_parts
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.groups.consumer_membership import ConsumerGroup
-from ottla.broker.groups.groups_loop import Coordinated, Groups
+from ottla.broker.groups.coordinated import Coordinated
+from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.mirror import all_subscribed_topics
 from ottla.broker.groups.new_groups import GroupsOfConnection, NewGroups
 from ottla.net.peer import Peer

@@ -5,7 +5,8 @@ import logging
 from collections.abc import Callable
 
 from ottla.broker.api.later import while_asked
-from ottla.broker.groups.groups_loop import Coordinated, Groups
+from ottla.broker.groups.coordinated import Coordinated
+from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.new_groups import NewGroups
 from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply

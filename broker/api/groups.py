@@ -4,7 +4,8 @@ import time
 from functools import partial
 
 from ottla.broker.api.group_work import GroupWork
-from ottla.broker.groups.groups_loop import Coordinated, Groups
+from ottla.broker.groups.coordinated import Coordinated
+from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.membership import Client, Group
 from ottla.broker.groups.new_groups import NewGroups
 from ottla.broker.purgatory import Purgatory

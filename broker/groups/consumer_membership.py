@@ -218,7 +218,8 @@ class ConsumerGroup:
             member.epoch = member.previous_epoch = AWAY
             self._news = True
         else:
-            self._remove(member, f"member {member.name} left")
+            self.members.remove(member)
+            self._begin_epoch(f"member {member.name} left")
         return ConsumerGroupHeartbeatResponse(0, "", request.member_id, request.member_epoch)
 
     def check_commit(self, member_id: str, instance_id: str | None, epoch: int, now: float) -> None:
@@ -250,11 +251,17 @@ class ConsumerGroup:
 
     def tick(self, now: float) -> list[Effect]:
         """Time has passed: who is not heard of is out, and who does not let go."""
+        why = ""
         for member in self.members:
             if member.deadline <= now:
-                self._remove(member, f"member {member.name} was not heard of for {self._times.session_timeout_ms} ms")
+                why = f"member {member.name} was not heard of for {self._times.session_timeout_ms} ms"
             elif member.revoking and member.revoking_until <= now:
-                self._remove(member, f"member {member.name} kept what was revoked for {member.rebalance_timeout_ms} ms")
+                why = f"member {member.name} kept what was revoked for {member.rebalance_timeout_ms} ms"
+            else:
+                continue
+            self.members.remove(member)
+        if why:
+            self._begin_epoch(why)
         return self._done()
 
     def topics_changed(self) -> list[Effect]:
@@ -264,10 +271,6 @@ class ConsumerGroup:
         return self._done()
 
     # --- epochs ----------------------------------------------------------------------------------------------------------
-
-    def _remove(self, member: Consumer, why: str) -> None:
-        self.members.remove(member)
-        self._begin_epoch(why)
 
     def _begin_epoch(self, why: str) -> None:
         """The group is another one: so is who is to have what."""

@@ -3,15 +3,15 @@
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.groups.consumer_membership import ConsumerGroup
+from ottla.broker.groups.coordinated import Coordinated
 from ottla.broker.groups.coordinator import coordinator_of
-from ottla.broker.groups.kinds import AnyGroup, GroupKinds
+from ottla.broker.groups.kinds import GroupKinds
 from ottla.broker.groups.limits import GroupLimits, check_group_id
 from ottla.broker.groups.membership import Answer, Effect, Group, Write
 from ottla.broker.groups.mirror import members_of, owners_of, sentence
@@ -28,8 +28,9 @@ from ottla.wire.errors import (
 )
 from ottla.wire.messages import BrokerEndpoint
 from ottla.zk.errors import BadVersion, MultiFailed, NoNode, ZkError
-from ottla.zk.groups import GroupWrite, LoadedGroup, delete_group, find_group, group_names, take_over
+from ottla.zk.groups import GroupWrite, delete_group, find_group, group_names, take_over
 from ottla.zk.session.session import ZkSession
+from ottla.zk.znodes.consumers import CONSUMER_KIND
 
 logger = logging.getLogger(__name__)
 
@@ -44,21 +45,6 @@ TOPICS_LOOK_S = 0.1
 """How long after a change of the metadata it is looked which groups it is about: many changes come together."""
 TOUCH_MS = 3_600_000
 """How exactly it is known when a group was last used: it is written no more often than that for its own sake."""
-
-
-class Coordinated:
-    """A group that this broker coordinates."""
-
-    def __init__(self, group: AnyGroup, loaded: LoadedGroup) -> None:
-        self.group = group
-        self.loaded = loaded
-        self.over = False
-        """Whether another broker coordinates it by now."""
-        self.timer: asyncio.TimerHandle | None = None
-        self.unwritten: deque[list[Answer]] = deque()
-        """For each write that is on its way, the answers that wait for it."""
-        self.writing = 0
-        """How many writes of its znode are on their way: its version may be larger by so many than is known."""
 
 
 class Groups:
@@ -255,10 +241,17 @@ class Groups:
             self._too_large(coordinated, write)
             return
         logger.info("%s", sentence(coordinated.group.group_id, record, coordinated.group.why))
-
+        waits = coordinated.last_put
+        if waits is not None and not waits.taken and record.kind == CONSUMER_KIND:
+            # Of many steps in a short time one write is made. Nothing else was put since: the order stays what it was.
+            waits.record = record
+            coordinated.unwritten[-1] += write.then
+            return
         coordinated.unwritten.append(list(write.then))
 
         def fill(operations: GroupWrite) -> None:
+            record = item.record
+            assert record is not None
             operations.set_members(members_of(record))
             if record.assigned or not (record.members or record.consumers):
                 owners = owners_of(record)
@@ -267,8 +260,8 @@ class Groups:
         def done(error: OttlaError | None) -> None:
             coordinated.writing -= 1
             answers = coordinated.unwritten.popleft()
-            if error is None:
-                coordinated.loaded.znode = record
+            if error is None and item.record is not None:
+                coordinated.loaded.znode = item.record
                 self._answer_all(answers)
                 return
             # What could not be written is not decided: whoever coordinates next begins with what stands there.
@@ -278,7 +271,8 @@ class Groups:
             self._give_up(coordinated)
 
         coordinated.writing += 1
-        self._writes.put(PendingWrite(coordinated.loaded, fill, done, record))
+        item = coordinated.last_put = PendingWrite(coordinated.loaded, fill, done, record)
+        self._writes.put(item)
 
     def _too_large(self, coordinated: Coordinated, write: Write) -> None:
         """What its members say of themselves does not fit into a znode: then there is no such generation."""
@@ -313,6 +307,7 @@ class Groups:
             done(error)
 
         coordinated.writing += record is not None
+        coordinated.last_put = None
         self._writes.put(PendingWrite(coordinated.loaded, fill, written, record))
 
     def _set_timer(self, coordinated: Coordinated) -> None:

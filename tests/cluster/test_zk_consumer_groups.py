@@ -17,7 +17,7 @@ from ottla.net.reply import Later, Reply
 from ottla.wire.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, TopicPartitions
 from ottla.wire.errors import GroupMaxSizeReached, NotCoordinator
 from ottla.wire.names import TopicPartition
-from ottla.zk.groups import load_group
+from ottla.zk.groups import Committed, load_group
 from ottla.zk.membership import ensure_persistent_paths
 from ottla.zk.session.session import ZkSession
 from tests.conftest import OpenSession
@@ -122,6 +122,37 @@ async def test_a_heartbeat_that_changes_nothing_is_not_written(open_session: Ope
         assert await told(groups, "m", 1) == (1, None)
     assert await told(groups, "m", 1, owned=ALL) == (1, None)
     assert groups._writes.multis == multis
+    await groups.stop()
+
+
+async def test_steps_that_come_together_are_one_write_but_none_overtakes_a_commit(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    groups = coordinator(session)
+    await told(groups, "m", 0)
+    one = await groups.get("g")
+    multis, version = groups._writes.multis, one.loaded.version
+    joined = [asyncio.ensure_future(told(groups, f"n{number}", 0)) for number in range(50)]
+    assert [epoch for epoch, _ in await asyncio.gather(*joined)] == list(range(2, 52))
+    assert groups._writes.multis - multis <= 3
+    assert one.loaded.version - version <= 3
+    order: list[str] = []
+    left = [asyncio.ensure_future(told(groups, f"n{number}", -1)) for number in range(2)]
+    await asyncio.sleep(0)
+    groups.commit(
+        one, lambda write: write.commit(TopicPartition("t", 0), Committed(7)), lambda error: order.append("committed")
+    )
+    last = asyncio.ensure_future(told(groups, "n2", -1))
+    last.add_done_callback(lambda _: order.append("left"))
+    await asyncio.gather(*left, last)
+    await until(lambda: len(order) == 2)
+    assert order == ["committed", "left"]
+    found = await load_group(session, "g", make=False)
+    assert found is not None
+    assert found.members == {"m", *(f"n{number}" for number in range(3, 50))}
+    assert found.offsets[TopicPartition("t", 0)].offset == 7
     await groups.stop()
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from ottla.broker.api.group_offsets import GroupOffsetHandlers
 from ottla.broker.cluster_view import ClusterView
-from ottla.broker.groups.groups_loop import Coordinated, Groups
+from ottla.broker.groups.coordinated import Coordinated
+from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.limits import GroupLimits
 from ottla.broker.groups.membership import Client
 from ottla.broker.groups.new_groups import NewGroups
