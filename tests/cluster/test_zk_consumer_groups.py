@@ -10,6 +10,7 @@ import pytest
 
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.groups.consumer_membership import ConsumerGroup
+from ottla.broker.groups.coordinated import Coordinated
 from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.limits import GroupLimits
 from ottla.broker.groups.membership import Client
@@ -51,13 +52,17 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def beat(groups: Groups, member: str, epoch: int, **more: Any) -> Reply:
-    one = await groups.get("g")
+def send(groups: Groups, one: Coordinated, member: str, epoch: int, **more: Any) -> Later:
     wait = Later()
     if epoch == 0:
         more = {"rebalance_timeout_ms": 60_000, "topics": ("t",), "owned": (), **more}
     request = ConsumerGroupHeartbeatRequest("g", member, epoch, **more)
     groups.apply(one, groups.consumer(one).heartbeat(wait, request, Client("c", "h"), time.monotonic()))
+    return wait
+
+
+async def beat(groups: Groups, member: str, epoch: int, **more: Any) -> Reply:
+    wait = send(groups, await groups.get("g"), member, epoch, **more)
     await until(lambda: wait.reply is not None)
     assert wait.reply is not None
     return wait.reply
@@ -139,16 +144,13 @@ async def test_steps_that_come_together_are_one_write_but_none_overtakes_a_commi
     assert groups._writes.multis - multis <= 3
     assert one.loaded.version - version <= 3
     order: list[str] = []
-    left = [asyncio.ensure_future(told(groups, f"n{number}", -1)) for number in range(2)]
-    await asyncio.sleep(0)
-    groups.commit(
-        one, lambda write: write.commit(TopicPartition("t", 0), Committed(7)), lambda error: order.append("committed")
-    )
-    last = asyncio.ensure_future(told(groups, "n2", -1))
-    last.add_done_callback(lambda _: order.append("left"))
-    await asyncio.gather(*left, last)
-    await until(lambda: len(order) == 2)
-    assert order == ["committed", "left"]
+    commit = TopicPartition("t", 0), Committed(7)
+    send(groups, one, "n0", -1).on_given = lambda: order.append("n0 left")
+    send(groups, one, "n1", -1).on_given = lambda: order.append("n1 left")
+    groups.commit(one, lambda write: write.commit(*commit), lambda error: order.append("committed"))
+    send(groups, one, "n2", -1).on_given = lambda: order.append("n2 left")
+    await until(lambda: len(order) == 4)
+    assert order == ["n0 left", "n1 left", "committed", "n2 left"]
     found = await load_group(session, "g", make=False)
     assert found is not None
     assert found.members == {"m", *(f"n{number}" for number in range(3, 50))}
