@@ -23,9 +23,11 @@ from ottla.wire.consumer_groups import (
     DescribedConsumerGroup,
 )
 from ottla.wire.dialect import IncomingRequest
-from ottla.wire.errors import GroupIdNotFound, InvalidRequest, OttlaError
+from ottla.wire.errors import GroupIdNotFound, InvalidRequest, OttlaError, UnknownMemberId
 
 GROUPS_MAX = 1000
+OWNED_MAX = 100_000
+"""Partitions that a member may say to own: no group has so many, and they are gone through on the event loop."""
 
 
 class ConsumerGroupHandlers:
@@ -46,6 +48,8 @@ class ConsumerGroupHandlers:
         def heartbeat(one: Coordinated) -> None:
             if joins and wait.abandoned:
                 return  # it has hung up while the group was read: it is let in when it asks again
+            if not joins and not one.group.members:  # of either kind; as a classic one it would be the end of a client
+                raise UnknownMemberId(f"group {request.group_id!r} has no members: join it again")
             group = self._groups.consumer(one) if joins else _consumer(one)
             self._groups.apply(one, group.heartbeat(wait, request, client, time.monotonic()))
 
@@ -57,6 +61,9 @@ class ConsumerGroupHandlers:
         size = sum(map(len, names)) + sum(map(len, request.topics or ()))
         if size > limit:
             raise InvalidRequest(f"a member that tells {size} bytes of itself; allowed are {limit}")
+        owned = sum(len(topic.partitions) for topic in request.owned or ())
+        if owned > OWNED_MAX:
+            raise InvalidRequest(f"a member that owns {owned} partitions; allowed are {OWNED_MAX}")
 
     def describe(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message

@@ -23,9 +23,11 @@ from confluent_kafka.admin import AdminClient
 from ottla.client import Admin
 from ottla.client.groups.descriptions import GroupDescription
 from ottla.local import LocalCluster
+from ottla.wire.consumer_groups import TopicPartitions
 from ottla.wire.errors import (
     GroupIdNotFound,
     InvalidRegularExpression,
+    InvalidRequest,
     NonEmptyGroup,
     StaleMemberEpoch,
     UnknownMemberId,
@@ -208,9 +210,11 @@ def test_a_topic_that_grows_is_shared_anew(cluster: LocalCluster, topic: str) ->
     _close(*members)
 
 
-def test_a_pattern_that_is_none_is_refused(cluster: LocalCluster, name: str) -> None:
+def test_a_pattern_that_is_none_and_what_is_too_much_is_refused(cluster: LocalCluster, name: str) -> None:
     with RawConsumer(cluster, name, "m") as member:
         assert member.join(topics=None, pattern="a(?=b)").error_code == InvalidRegularExpression.code
+        assert member.join(topics=("a" * 1000,) * 100).error_code == InvalidRequest.code
+        assert member.heartbeat(1, owned=(TopicPartitions("id", (0,) * 100_001),)).error_code == InvalidRequest.code
         assert member.join(topics=None, pattern="(a+)+$").error_code == 0
 
 
@@ -379,7 +383,15 @@ def test_a_group_with_members_refuses_those_of_the_other_kind(cluster: LocalClus
     _poll_until([old], lambda: _shared([old]))
     with RawConsumer(cluster, topic, "m") as member:
         assert member.join().error_code == GroupIdNotFound.code
-    _close(old)
+    late = Member(cluster, topic, topic)
+    _poll_until([old, late], lambda: bool(late.errors))
+    assert [error.code() for error in late.errors] == [KafkaError._FATAL], "librdkafka does not try again"
+    _close(old, late)
+    with RawConsumer(cluster, topic, "m") as member:
+        assert member.heartbeat(7).error_code == UnknownMemberId.code, "the classic group is empty by now"
+    late = Member(cluster, topic, topic)
+    _poll_until([late], lambda: _shared([late]))
+    _close(late)
 
 
 # --- looking after them ------------------------------------------------------------------------------------------------------
