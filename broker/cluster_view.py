@@ -125,6 +125,9 @@ class ClusterView:
     def topic(self, name: str) -> TopicMetadata | None:
         return self._topics.get(name)
 
+    def topic_names(self) -> list[str]:
+        return list(self._topics)
+
     def replicas_of(self, broker_id: int) -> set[tuple[str, int]]:
         """The partitions that a broker holds, by topic and number."""
         return {

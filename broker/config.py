@@ -110,6 +110,13 @@ class BrokerConfig:
     )
     group_min_session_timeout_ms: int = setting(500, "the shortest session.timeout.ms that members may ask for")
     group_max_session_timeout_ms: int = setting(1_800_000, "the longest session.timeout.ms that members may ask for")
+    group_consumer_max_size: int = setting(
+        1000, "how many members a group may have whose coordinator assigns (group.protocol=consumer)"
+    )
+    group_consumer_session_timeout_ms: int = setting(
+        45_000, "after how long without a heartbeat a member of such a group is out"
+    )
+    group_consumer_heartbeat_interval_ms: int = setting(5000, "how often members of such a group send heartbeats")
     offset_metadata_max_bytes: int = setting(4096, "the longest text that may be committed with an offset")
     offsets_retention_minutes: int = setting(
         7 * 24 * 60, "how long the offsets of a group are kept that has no members and commits nothing"

@@ -4,6 +4,7 @@ from functools import partial
 
 from ottla import __version__
 from ottla.broker.api.auto_topics import AutoTopics, TopicDefaults
+from ottla.broker.api.consumer_groups import ConsumerGroupHandlers
 from ottla.broker.api.control import ControlHandlers
 from ottla.broker.api.controller.configs import ConfigHandlers
 from ottla.broker.api.controller.each import Controller
@@ -81,6 +82,7 @@ def handlers_of(parts: Parts, handshakes: Handshakes, new_groups: NewGroups, con
         groups=GroupHandlers(parts.groups, purgatories.heartbeat, new_groups),
         group_offsets=GroupOffsetHandlers(parts.groups, view, session, new_groups),
         group_admin=GroupAdminHandlers(parts.groups),
+        consumer_groups=ConsumerGroupHandlers(parts.groups, new_groups),
         named_writes=NamedWriteHandlers(session, producer_ids.take),
         unless_silent=UnlessZooKeeperIsSilent(session),
     )

@@ -25,7 +25,8 @@ from ottla.broker.data_folders import forget_new, log_defaults, open_log_dirs
 from ottla.broker.data_loop import DataLoop
 from ottla.broker.data_trust import DataTrust
 from ottla.broker.gauges import Gauges
-from ottla.broker.groups.groups_loop import GroupLimits, Groups
+from ottla.broker.groups.groups_loop import Groups
+from ottla.broker.groups.limits import GroupLimits
 from ottla.broker.groups.new_groups import NewGroups
 from ottla.broker.handlers import handlers_of
 from ottla.broker.kafka_batches import KafkaBatches
@@ -230,7 +231,7 @@ class Node:
         self, session: ZkSession, membership: MembershipLoop, view: ClusterView, purgatories: Purgatories
     ) -> Groups:
         groups = Groups(session, self._config.broker_id, view, _group_limits(self._config), lambda: membership.unsure)
-        view.on_changed.append(groups.brokers_changed)
+        view.on_changed.append(groups.cluster_changed)
         membership.on_fenced.append(groups.give_all_up)
         groups.on_changed.append(purgatories.heartbeat.touch)
         groups.start()
@@ -334,6 +335,9 @@ def _group_limits(config: BrokerConfig) -> GroupLimits:
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         retention_ms=config.offsets_retention_minutes * 60_000,
         check_interval_s=config.offsets_retention_check_interval_ms / 1000,
+        consumer_max_size=config.group_consumer_max_size,
+        consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+        consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
     )
 
 

@@ -13,6 +13,7 @@ from ottla.wire.admin import (
     IncrementalAlterConfigsRequest,
     ListPartitionReassignmentsRequest,
 )
+from ottla.wire.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from ottla.wire.control import (
     BrokerHandshakeRequest,
     ControlledShutdownRequest,
@@ -77,6 +78,8 @@ REQUESTS: dict[int, type[Request]] = {
         DescribeGroupsRequest,
         ListGroupsRequest,
         DeleteGroupsRequest,
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupDescribeRequest,
         BeginWriteRequest,
         EndWriteRequest,
         BrokerHandshakeRequest,

@@ -65,3 +65,23 @@ class FencedInstanceId(OttlaError, code=82):
 
 class GroupSubscribedToTopic(OttlaError, code=86):
     """Members of the group subscribe to the topic."""
+
+
+class FencedMemberEpoch(OttlaError, code=110):
+    """The member has another epoch by now: it must give up what it has and join again."""
+
+
+class UnreleasedInstanceId(OttlaError, code=111):
+    """Another member has this group.instance.id and has not left."""
+
+
+class UnsupportedAssignor(OttlaError, code=112):
+    """The coordinator knows no such way to share partitions."""
+
+
+class StaleMemberEpoch(OttlaError, code=113):
+    """The member has another epoch by now: its next heartbeat tells it."""
+
+
+class InvalidRegularExpression(OttlaError, code=128):
+    """The pattern of a subscription is not one that can be understood."""

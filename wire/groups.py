@@ -190,6 +190,9 @@ class OffsetFetchGroup(Message):
     group_id: str
     parts: list[PartitionName] | None
     """None asks for everything that was ever committed."""
+    member_id: str | None = None
+    member_epoch: int = -1
+    """Of a group whose coordinator assigns: who asks, if it is a member. One of an older epoch is told nothing."""
 
 
 class OffsetFetchPartResult(Failure):
@@ -235,6 +238,9 @@ class OffsetDeleteRequest(Request):
 
 # --- looking at groups ---------------------------------------------------------------------------------------------------
 
+CLASSIC, CONSUMER_TYPE = "classic", "consumer"
+"""Kafka's names for groups whose members assign, and for those whose coordinator does."""
+
 
 class DescribedMember(Message):
     member_id: str
@@ -252,6 +258,7 @@ class DescribedGroup(Failure):
     protocol_name: str = ""
     members: tuple[DescribedMember, ...] = ()
     generation_id: int = -1
+    group_type: str = CLASSIC
 
 
 class DescribeGroupsResponse(Message):
@@ -262,12 +269,15 @@ class DescribeGroupsRequest(Request):
     api = Api.DESCRIBE_GROUPS
     response = DescribeGroupsResponse
     groups: list[str]
+    classic_only: bool = False
+    """Whether groups whose coordinator assigns are not to be known: Kafka's clients ask for those by another request."""
 
 
 class ListedGroup(Message):
     group_id: str
     protocol_type: str
     state: str
+    group_type: str = CLASSIC
 
 
 class ListGroupsResponse(Failure):

@@ -4,12 +4,22 @@ import asyncio
 import logging
 
 from ottla.broker.api.later import later, while_asked
+from ottla.broker.groups.consumer_membership import ConsumerGroup
 from ottla.broker.groups.groups_loop import Groups
+from ottla.broker.groups.kinds import AnyGroup
 from ottla.net.peer import Peer
 from ottla.net.reply import Reply
+from ottla.wire.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Assignment,
+    Subscription,
+    encode_assignment,
+    encode_subscription,
+)
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import GroupIdNotFound, InvalidRequest, OttlaError
 from ottla.wire.groups import (
+    CONSUMER_TYPE,
     DeletedGroup,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -21,6 +31,7 @@ from ottla.wire.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from ottla.wire.names import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -41,13 +52,18 @@ class GroupAdminHandlers:
         _check_count(request.groups)
 
         async def describe_all() -> Reply:
-            return Reply(DescribeGroupsResponse([await self._describe(group) for group in request.groups]))
+            described = [await self._describe(group, request.classic_only) for group in request.groups]
+            return Reply(DescribeGroupsResponse(described))
 
         return while_asked(describe_all())
 
-    async def _describe(self, group_id: str) -> DescribedGroup:
+    async def _describe(self, group_id: str, classic_only: bool) -> DescribedGroup:
         try:
             group = (await self._groups.get(group_id, make=False)).group
+            if isinstance(group, ConsumerGroup):
+                if classic_only:
+                    raise GroupIdNotFound(f"group {group_id!r} is not a classic one: its coordinator assigns")
+                return _described(group)
         except OttlaError as error:
             return DescribedGroup(error.code, str(error), group_id)
         members = tuple(
@@ -76,7 +92,7 @@ class GroupAdminHandlers:
                     logger.info("group cannot be listed group=%s error=%s", name, error)
                     continue
                 if not request.states or str(group.state) in request.states:
-                    listed.append(ListedGroup(name, group.protocol_type, str(group.state)))
+                    listed.append(_listed(group))
             return Reply(ListGroupsResponse(0, "", tuple(listed)))
 
         return while_asked(list_all())
@@ -97,6 +113,29 @@ class GroupAdminHandlers:
         except OttlaError as error:
             return DeletedGroup(error.code, str(error), group_id)
         return DeletedGroup(0, "", group_id)
+
+
+def _listed(group: AnyGroup) -> ListedGroup:
+    if isinstance(group, ConsumerGroup):
+        return ListedGroup(group.group_id, PROTOCOL_TYPE, str(group.state), CONSUMER_TYPE)
+    return ListedGroup(group.group_id, group.protocol_type, str(group.state))
+
+
+def _described(group: ConsumerGroup) -> DescribedGroup:
+    """As if its members had assigned: what they want and have, in the bytes of that protocol."""
+    members = tuple(
+        DescribedMember(
+            member.member_id, member.instance_id, member.client_id, member.client_host,
+            encode_subscription(Subscription(member.topics)),
+            encode_assignment(Assignment(tuple(
+                TopicPartition(group.topic_name(topic_id), number) for topic_id, number in sorted(member.assigned)
+            ))),
+        )
+        for member in group.members
+    )  # fmt: skip
+    return DescribedGroup(
+        0, "", group.group_id, str(group.state), PROTOCOL_TYPE, group.assignor, members, group.epoch, CONSUMER_TYPE
+    )
 
 
 def _check_count(groups: "list[str]") -> None:

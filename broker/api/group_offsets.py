@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from ottla.broker.api.later import later
 from ottla.broker.api.parts import check_parts
 from ottla.broker.cluster_view import ClusterView
-from ottla.broker.groups.groups_loop import Coordinated, Groups
-from ottla.broker.groups.mirror import subscribed_topics
+from ottla.broker.groups.consumer_membership import ConsumerGroup
+from ottla.broker.groups.coordinated import Coordinated
+from ottla.broker.groups.groups_loop import Groups
+from ottla.broker.groups.mirror import all_subscribed_topics
 from ottla.broker.groups.new_groups import GroupsOfConnection, NewGroups
 from ottla.net.peer import Peer
 from ottla.net.reply import Reply
@@ -165,6 +167,8 @@ class GroupOffsetHandlers:
     async def _fetch(self, group: OffsetFetchGroup) -> OffsetFetchGroupResult:
         try:
             coordinated = await self._groups.get(group.group_id, make=False)
+            if isinstance(coordinated.group, ConsumerGroup):
+                coordinated.group.check_fetch(group.member_id, group.member_epoch)
             await self._check_still_mine(coordinated)
         except GroupIdNotFound:
             missing = [OffsetFetchPartResult(0, "", part.topic, part.partition) for part in group.parts or ()]
@@ -214,8 +218,7 @@ class GroupOffsetHandlers:
 
     async def _delete(self, request: OffsetDeleteRequest) -> Reply:
         coordinated = await self._groups.get(request.group_id, make=False)
-        record = coordinated.group.record()
-        subscribed = {topic for member in record.members for topic in subscribed_topics(record, dict(member.protocols))}
+        subscribed = all_subscribed_topics(coordinated.group.record())
         results: list[OffsetDeletePartResult] = []
         good: list[TopicPartition] = []
         for part in request.parts:

@@ -1,20 +1,18 @@
 """Being a member of a group: FindCoordinator, JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
 
-import asyncio
-import logging
 import time
-from collections.abc import Callable
 from functools import partial
 
-from ottla.broker.api.later import while_asked
-from ottla.broker.groups.groups_loop import Coordinated, Groups
-from ottla.broker.groups.membership import Client
+from ottla.broker.api.group_work import GroupWork
+from ottla.broker.groups.coordinated import Coordinated
+from ottla.broker.groups.groups_loop import Groups
+from ottla.broker.groups.membership import Client, Group
 from ottla.broker.groups.new_groups import NewGroups
 from ottla.broker.purgatory import Purgatory
 from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
 from ottla.wire.dialect import IncomingRequest
-from ottla.wire.errors import InvalidRequest, InvalidSessionTimeout, NotCoordinator, OttlaError, UnknownServerError
+from ottla.wire.errors import InvalidRequest, InvalidSessionTimeout, OttlaError, UnknownMemberId
 from ottla.wire.groups import (
     Coordinator,
     FindCoordinatorRequest,
@@ -27,8 +25,6 @@ from ottla.wire.groups import (
     SyncGroupRequest,
 )
 
-logger = logging.getLogger(__name__)
-
 KEYS_MAX = 1000
 HEARTBEAT_MAX_S = 60.0
 
@@ -39,7 +35,7 @@ class GroupHandlers:
     def __init__(self, groups: Groups, heartbeats: Purgatory, new_groups: NewGroups) -> None:
         self._groups = groups
         self._heartbeats = heartbeats
-        self._new_groups = new_groups
+        self._work = GroupWork(groups, new_groups)
 
     def find_coordinator(self, incoming: IncomingRequest, connection: Peer) -> Reply:
         request = incoming.message
@@ -65,10 +61,11 @@ class GroupHandlers:
         def join(one: Coordinated) -> None:
             if wait.abandoned:
                 return  # it has hung up while the group was read
-            wait.on_abandoned = partial(one.group.forget, wait)
-            self._groups.apply(one, one.group.join(wait, request, client, time.monotonic()))
+            group = self._groups.classic(one)
+            wait.on_abandoned = partial(group.forget, wait)
+            self._groups.apply(one, group.join(wait, request, client, time.monotonic()))
 
-        return self._with_group(request.group_id, wait, join, maker=connection)
+        return self._work.on(request.group_id, wait, join, maker=connection)
 
     def _check_join(self, request: JoinGroupRequest) -> None:
         limits = self._groups.limits
@@ -93,10 +90,11 @@ class GroupHandlers:
         def sync(one: Coordinated) -> None:
             if wait.abandoned:
                 return  # as above: nobody waits, so nobody is to count as waiting
-            wait.on_abandoned = partial(one.group.forget, wait)
-            self._groups.apply(one, one.group.sync(wait, request, time.monotonic()))
+            group = _classic(one, request.member_id)
+            wait.on_abandoned = partial(group.forget, wait)
+            self._groups.apply(one, group.sync(wait, request, time.monotonic()))
 
-        return self._with_group(request.group_id, wait, sync, maker=connection)
+        return self._work.on(request.group_id, wait, sync, maker=connection)
 
     def heartbeat(self, incoming: IncomingRequest, connection: Peer) -> Later | Reply:
         request = incoming.message
@@ -108,13 +106,13 @@ class GroupHandlers:
         wait = Later()
 
         def heartbeat(one: Coordinated) -> None:
-            wait.give(_alive(one.group.heartbeat(*who, time.monotonic())))
+            wait.give(_alive(_classic(one, request.member_id).heartbeat(*who, time.monotonic())))
 
-        return self._with_group(request.group_id, wait, heartbeat)
+        return self._work.on(request.group_id, wait, heartbeat)
 
     def _heard(self, one: Coordinated, request: HeartbeatRequest) -> Later | Reply:
         who = request.member_id, request.group_instance_id, request.generation_id
-        error = one.group.heartbeat(*who, time.monotonic())
+        error = _classic(one, request.member_id).heartbeat(*who, time.monotonic())
         wait_s = min(request.max_wait_ms / 1000, HEARTBEAT_MAX_S)
         if error is not None or wait_s <= 0:
             return _alive(error)
@@ -123,7 +121,7 @@ class GroupHandlers:
             if one.over:
                 self._groups.check_mine(request.group_id)
                 return _alive(None)  # it went and came back: the member will ask again
-            why = one.group.why_join_again(*who)
+            why = _classic(one, request.member_id).why_join_again(*who)
             return _alive(why) if why is not None else None
 
         return self._heartbeats.wait(must_join_again, lambda: _alive(None), [request.group_id], wait_s)
@@ -134,43 +132,21 @@ class GroupHandlers:
         wait = Later()
 
         def leave(one: Coordinated) -> None:
-            left, effects = one.group.leave(request.members, time.monotonic())
+            names = ", ".join(member.member_id for member in request.members)
+            left, effects = _classic(one, names).leave(request.members, time.monotonic())
             self._groups.apply(one, effects)
             wait.give(Reply(LeaveGroupResponse(0, "", tuple(left))))
 
-        return self._with_group(request.group_id, wait, leave)
+        return self._work.on(request.group_id, wait, leave)
 
-    def _with_group(
-        self, group_id: str, wait: Later, work: Callable[[Coordinated], None], *, maker: Peer | None = None
-    ) -> Later:
-        """Do it now if the group is at hand, else when it is. One that does not exist is made for ``maker``."""
-        at_hand = self._groups.loaded(group_id)
-        if at_hand is not None:
-            work(at_hand)
-            return wait
 
-        made_for = self._new_groups.of(maker) if maker is not None else None
-
-        async def load_and_work() -> Reply:
-            if made_for is not None:
-                one = await made_for.get_or_make(self._groups, group_id)
-            else:
-                one = await self._groups.get(group_id, make=False)
-            if one.over:
-                raise NotCoordinator(f"group {group_id!r} has another coordinator by now")
-            work(one)
-            return Reply(None)
-
-        def loaded(task: "asyncio.Future[Reply]") -> None:
-            error = None if task.cancelled() else task.exception()
-            if error is not None and not isinstance(error, OttlaError):
-                logger.error("a request about a group failed group=%s", group_id, exc_info=error)
-                error = UnknownServerError("the broker's log has the details")
-            if error is not None or task.cancelled():
-                wait.give(Reply(None, error=error or NotCoordinator("this broker is stopping")))
-
-        while_asked(load_and_work()).add_done_callback(loaded)
-        return wait
+def _classic(one: Coordinated, member_id: str) -> Group:
+    """The group, if its members assign; in any other it has no such member."""
+    if not isinstance(one.group, Group):
+        raise UnknownMemberId(
+            f"the coordinator assigns in group {one.group.group_id!r}, of which {member_id[:100]!r} is none"
+        )
+    return one.group
 
 
 def _alive(error: OttlaError | None) -> Reply:

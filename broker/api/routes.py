@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ottla.broker.api.consumer_groups import ConsumerGroupHandlers
 from ottla.broker.api.control import ControlHandlers
 from ottla.broker.api.controller.configs import ConfigHandlers
 from ottla.broker.api.controller.leadership import LeadershipHandlers
@@ -43,6 +44,7 @@ class Handlers:
     groups: GroupHandlers
     group_offsets: GroupOffsetHandlers
     group_admin: GroupAdminHandlers
+    consumer_groups: ConsumerGroupHandlers
     named_writes: NamedWriteHandlers
     unless_silent: UnlessZooKeeperIsSilent
 
@@ -78,6 +80,8 @@ def routes(to: Handlers) -> dict[Api, Route]:
         Api.DESCRIBE_GROUPS: Route(to.unless_silent(to.group_admin.describe), everybody),
         Api.LIST_GROUPS: Route(to.unless_silent(to.group_admin.list), everybody),
         Api.DELETE_GROUPS: Route(to.unless_silent(to.group_admin.delete), everybody),
+        Api.CONSUMER_GROUP_HEARTBEAT: Route(to.consumer_groups.heartbeat, everybody),
+        Api.CONSUMER_GROUP_DESCRIBE: Route(to.unless_silent(to.consumer_groups.describe), everybody),
         Api.BEGIN_WRITE: Route(to.named_writes.begin, everybody),
         Api.END_WRITE: Route(to.named_writes.end, everybody),
         Api.BROKER_HANDSHAKE: Route(to.control.handshake, everybody),

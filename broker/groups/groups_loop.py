@@ -3,15 +3,17 @@
 import asyncio
 import logging
 import time
-import uuid
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from ottla.broker.cluster_view import ClusterView
+from ottla.broker.groups.consumer_membership import ConsumerGroup
+from ottla.broker.groups.coordinated import Coordinated
 from ottla.broker.groups.coordinator import coordinator_of
-from ottla.broker.groups.membership import Answer, Effect, Group, GroupState, Write
+from ottla.broker.groups.kinds import GroupKinds
+from ottla.broker.groups.limits import GroupLimits, check_group_id
+from ottla.broker.groups.membership import Answer, Effect, Group, Write
 from ottla.broker.groups.mirror import members_of, owners_of, sentence
 from ottla.broker.groups.writes_loop import GroupWrites, PendingWrite
 from ottla.net.reply import Later, Reply
@@ -19,7 +21,6 @@ from ottla.wire.errors import (
     CoordinatorNotAvailable,
     GroupIdNotFound,
     GroupMaxSizeReached,
-    InvalidGroupId,
     InvalidRequest,
     NonEmptyGroup,
     NotCoordinator,
@@ -27,48 +28,23 @@ from ottla.wire.errors import (
 )
 from ottla.wire.messages import BrokerEndpoint
 from ottla.zk.errors import BadVersion, MultiFailed, NoNode, ZkError
-from ottla.zk.groups import GroupWrite, LoadedGroup, delete_group, find_group, group_names, take_over
+from ottla.zk.groups import GroupWrite, delete_group, find_group, group_names, take_over
 from ottla.zk.session.session import ZkSession
+from ottla.zk.znodes.consumers import CONSUMER_KIND
 
 logger = logging.getLogger(__name__)
 
-GROUP_ID_MAX = 255
+EMPTY = "Empty"
+"""The state of a group without members, of either kind."""
+
 RECORD_MAX = 900_000
 """A group's znode: ZooKeeper takes a megabyte."""
 OWNERS_MAX = 2000
 """With more partitions than that, who owns which is not shown below /consumers/<group>/owners."""
+TOPICS_LOOK_S = 0.1
+"""How long after a change of the metadata it is looked which groups it is about: many changes come together."""
 TOUCH_MS = 3_600_000
 """How exactly it is known when a group was last used: it is written no more often than that for its own sake."""
-
-
-@dataclass(frozen=True)
-class GroupLimits:
-    """What groups may cost; Kafka's names where it has them."""
-
-    max_size: int = 1000
-    initial_rebalance_delay_ms: int = 0
-    min_session_timeout_ms: int = 500
-    max_session_timeout_ms: int = 1_800_000
-    metadata_max_bytes: int = 64 * 1024
-    """What a member tells of itself, all protocols together; and what one is assigned."""
-    offset_metadata_max_bytes: int = 4096
-    retention_ms: int = 7 * 24 * 3_600_000
-    check_interval_s: float = 600.0
-
-
-class Coordinated:
-    """A group that this broker coordinates."""
-
-    def __init__(self, group: Group, loaded: LoadedGroup) -> None:
-        self.group = group
-        self.loaded = loaded
-        self.over = False
-        """Whether another broker coordinates it by now."""
-        self.timer: asyncio.TimerHandle | None = None
-        self.unwritten: deque[list[Answer]] = deque()
-        """For each write that is on its way, the answers that wait for it."""
-        self.writing = 0
-        """How many writes of its znode are on their way: its version may be larger by so many than is known."""
 
 
 class Groups:
@@ -88,6 +64,7 @@ class Groups:
         self._broker_id = broker_id
         self._view = view
         self._unsure = unsure
+        self._kinds = GroupKinds(view, limits)
         self._writes = GroupWrites(session)
         self._groups: dict[str, Coordinated] = {}
         self._loading: dict[str, asyncio.Task[Coordinated]] = {}
@@ -95,6 +72,7 @@ class Groups:
         self.on_changed: list[Callable[[str], None]] = []
         """All are called with the id of a group that is not what it was, or is coordinated elsewhere."""
         self._task: asyncio.Task[None] | None = None
+        self._topics_look: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="groups")
@@ -104,6 +82,8 @@ class Groups:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._topics_look is not None:
+            self._topics_look.cancel()
         self.give_all_up()
         await self._writes.stop()
 
@@ -170,20 +150,40 @@ class Groups:
         except ZkError as error:
             raise CoordinatorNotAvailable(f"ZooKeeper cannot be asked about group {group_id!r}: {error}") from None
         self.check_mine(group_id)  # it may have another coordinator by now
-        group = Group(
-            group_id,
-            lambda name: f"{name[:100]}-{uuid.uuid4()}",
-            max_size=self.limits.max_size,
-            initial_delay_s=self.limits.initial_rebalance_delay_ms / 1000,
-        )
-        group.load(loaded.znode, time.monotonic())
+        group = self._kinds.load(group_id, loaded.znode, time.monotonic())
         coordinated = self._groups[group_id] = Coordinated(group, loaded)
         logger.info(
             "group is coordinated here group=%s generation=%d members=%d offsets=%d",
             group_id, group.generation, len(group.members), len(loaded.offsets),
         )  # fmt: skip
+        if isinstance(group, ConsumerGroup):
+            self.apply(coordinated, group.topics_changed())
         self._set_timer(coordinated)
         return coordinated
+
+    def classic(self, coordinated: Coordinated) -> Group:
+        """The group as one whose members assign, for somebody who joins it."""
+        coordinated.group = found = self._kinds.as_classic(coordinated.group, time.monotonic())
+        return found
+
+    def consumer(self, coordinated: Coordinated) -> ConsumerGroup:
+        """The group as one whose partitions are assigned here, for somebody who joins it."""
+        coordinated.group = found = self._kinds.as_consumer(coordinated.group, time.monotonic())
+        return found
+
+    def cluster_changed(self) -> None:
+        """The controller has told something new: of brokers, or of topics."""
+        self.brokers_changed()
+        if self._topics_look is None:
+            self._topics_look = asyncio.get_running_loop().call_later(TOPICS_LOOK_S, self._topics_changed)
+
+    def _topics_changed(self) -> None:
+        self._topics_look = None
+        for coordinated in list(self._groups.values()):
+            if isinstance(coordinated.group, ConsumerGroup):
+                effects = coordinated.group.topics_changed()
+                if effects:
+                    self.apply(coordinated, effects)
 
     def brokers_changed(self) -> None:
         """Groups that have another coordinator by now are let go: whoever waits is told to look for it."""
@@ -241,20 +241,27 @@ class Groups:
             self._too_large(coordinated, write)
             return
         logger.info("%s", sentence(coordinated.group.group_id, record, coordinated.group.why))
-
+        waits = coordinated.last_put
+        if waits is not None and not waits.taken and record.kind == CONSUMER_KIND:
+            # Of many steps in a short time one write is made. Nothing else was put since: the order stays what it was.
+            waits.record = record
+            coordinated.unwritten[-1] += write.then
+            return
         coordinated.unwritten.append(list(write.then))
 
         def fill(operations: GroupWrite) -> None:
+            record = item.record
+            assert record is not None
             operations.set_members(members_of(record))
-            if record.assigned or not record.members:
+            if record.assigned or not (record.members or record.consumers):
                 owners = owners_of(record)
                 operations.own(owners if len(owners) <= OWNERS_MAX else {})
 
         def done(error: OttlaError | None) -> None:
             coordinated.writing -= 1
             answers = coordinated.unwritten.popleft()
-            if error is None:
-                coordinated.loaded.znode = record
+            if error is None and item.record is not None:
+                coordinated.loaded.znode = item.record
                 self._answer_all(answers)
                 return
             # What could not be written is not decided: whoever coordinates next begins with what stands there.
@@ -264,12 +271,14 @@ class Groups:
             self._give_up(coordinated)
 
         coordinated.writing += 1
-        self._writes.put(PendingWrite(coordinated.loaded, fill, done, record))
+        item = coordinated.last_put = PendingWrite(coordinated.loaded, fill, done, record)
+        self._writes.put(item)
 
     def _too_large(self, coordinated: Coordinated, write: Write) -> None:
         """What its members say of themselves does not fit into a znode: then there is no such generation."""
+        group = coordinated.group
         why = GroupMaxSizeReached(
-            f"group {coordinated.group.group_id!r}: its {len(write.record.members)} members take more than {RECORD_MAX} bytes"
+            f"group {group.group_id!r}: its {len(group.members)} members take more than {RECORD_MAX} bytes"
         )
         logger.error("group cannot be written error=%s", why)
         for ticket, _ in write.then:
@@ -298,6 +307,7 @@ class Groups:
             done(error)
 
         coordinated.writing += record is not None
+        coordinated.last_put = None
         self._writes.put(PendingWrite(coordinated.loaded, fill, written, record))
 
     def _set_timer(self, coordinated: Coordinated) -> None:
@@ -331,7 +341,7 @@ class Groups:
     async def delete(self, group_id: str) -> None:
         """Forget a group without members, and all that it committed."""
         coordinated = await self.get(group_id, make=False)
-        if coordinated.group.state is not GroupState.EMPTY:
+        if coordinated.group.state != EMPTY:
             raise NonEmptyGroup(f"group {group_id!r} has {len(coordinated.group.members)} members")
         self._give_up(coordinated)
         self._deleting.add(group_id)
@@ -361,15 +371,10 @@ class Groups:
             try:
                 coordinated = await self.get(name, make=False)
                 idle_ms = _now_ms() - coordinated.loaded.znode.touched_ms
-                if coordinated.group.state is GroupState.EMPTY and idle_ms > self.limits.retention_ms:
+                if coordinated.group.state == EMPTY and idle_ms > self.limits.retention_ms:
                     await self.delete(name)
             except OttlaError as error:  # the others are looked at all the same
                 logger.info("group was not looked over group=%s error=%s", name, error)
-
-
-def check_group_id(group_id: str) -> None:
-    if not group_id or len(group_id) > GROUP_ID_MAX:
-        raise InvalidGroupId(f"group id {group_id[:40]!r}: it must have 1 to {GROUP_ID_MAX} characters")
 
 
 def _now_ms() -> int:

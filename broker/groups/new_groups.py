@@ -2,7 +2,8 @@
 
 from collections.abc import Hashable
 
-from ottla.broker.groups.groups_loop import Coordinated, Groups
+from ottla.broker.groups.coordinated import Coordinated
+from ottla.broker.groups.groups_loop import Groups
 from ottla.wire.errors import GroupIdNotFound, PolicyViolation
 
 GROUPS_OF_A_CONNECTION = 100

@@ -40,6 +40,8 @@ class PendingWrite:
     """The group's own znode from then on."""
     deadline: float = 0.0
     refusals: int = 0
+    taken: bool = False
+    """Whether it is on its way, or may be: until then its record may still become a later one."""
 
 
 @dataclass
@@ -116,6 +118,7 @@ class GroupWrites:
             elif part.record is not None and item.record is not None:
                 break
             self._queue.popleft()
+            item.taken = True
             part.items.append(item)
             part.record = item.record or part.record
             before = len(part.write.operations)

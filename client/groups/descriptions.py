@@ -22,7 +22,12 @@ class MemberDescription:
 
 @dataclass(frozen=True)
 class GroupDescription:
-    """``state`` is Empty, PreparingRebalance, CompletingRebalance or Stable; ``strategy`` how partitions are shared."""
+    """``state`` is Empty, PreparingRebalance, CompletingRebalance, Reconciling or Stable; ``strategy`` how partitions are
+    shared.
+
+    Reconciling is a group whose coordinator assigns (Kafka's group.protocol=consumer) while partitions change hands; its
+    ``generation`` is its epoch.
+    """
 
     group_id: str
     state: str

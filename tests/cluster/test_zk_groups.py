@@ -11,7 +11,9 @@ import pytest
 
 from ottla.broker.api.group_offsets import GroupOffsetHandlers
 from ottla.broker.cluster_view import ClusterView
-from ottla.broker.groups.groups_loop import Coordinated, GroupLimits, Groups
+from ottla.broker.groups.coordinated import Coordinated
+from ottla.broker.groups.groups_loop import Groups
+from ottla.broker.groups.limits import GroupLimits
 from ottla.broker.groups.membership import Client
 from ottla.broker.groups.new_groups import NewGroups
 from ottla.broker.groups.writes_loop import GroupWrites, PendingWrite, _Part
@@ -372,7 +374,7 @@ def join(groups: Groups, one: Coordinated, instance: str) -> Later:
     wait = Later()
     protocols = [GroupProtocol("range", instance.encode())]
     request = JoinGroupRequest("g", 10_000, 10_000, "", instance, "consumer", protocols)
-    groups.apply(one, one.group.join(wait, request, Client("c", "h"), time.monotonic()))
+    groups.apply(one, groups.classic(one).join(wait, request, Client("c", "h"), time.monotonic()))
     return wait
 
 
@@ -391,9 +393,9 @@ async def test_commit_that_says_that_a_group_is_used_writes_the_generation_that_
     one = await groups.get("g")
     first = join(groups, one, "a")
     await until(lambda: first.reply is not None)
-    member = next(iter(one.group.members)).member_id
+    member = next(iter(groups.classic(one).members)).member_id
     request = SyncGroupRequest("g", 1, member, "a", "consumer", "range", [MemberAssignment(member, b"all")])
-    groups.apply(one, one.group.sync(Later(), request, time.monotonic()))
+    groups.apply(one, groups.classic(one).sync(Later(), request, time.monotonic()))
     await until(lambda: not one.writing)
     join(groups, one, "b")  # waits for the first: nothing is decided yet
     one.loaded.znode = replace(one.loaded.znode, touched_ms=1)  # long ago

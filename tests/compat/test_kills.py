@@ -24,6 +24,12 @@ within five and leads again."""
 
 FAILOVER_P99_S = 1.0
 
+PROTOCOLS: dict[str, dict[str, int]] = {
+    "classic": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500},
+    "consumer": {},
+}
+"""Of groups; where the coordinator assigns, it says how often it wants to hear of members."""
+
 
 class Writer(threading.Thread):
     """Numbers, one after the other, to one partition; remembers when each was acknowledged."""
@@ -66,11 +72,11 @@ class Writer(threading.Thread):
 class Member(threading.Thread):
     """One of a group: reads and commits until it is stopped."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, protocol: str) -> None:
         super().__init__(daemon=True)
         options: Any = {
             "bootstrap.servers": bootstrap, "group.id": f"of-{topic}", "auto.offset.reset": "earliest",
-            "session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "auto.commit.interval.ms": 200, "log_level": 0,
+            "group.protocol": protocol, "auto.commit.interval.ms": 200, "log_level": 0, **PROTOCOLS[protocol],
         }  # fmt: skip
         self._consumer: Any = confluent_kafka.Consumer(options)
         self._consumer.subscribe([topic])
@@ -125,11 +131,11 @@ def _grown(writer: Writer, wanted: int) -> bool:
     return len(writer.acks) > wanted
 
 
-def _suffer(cluster: LocalCluster, kills: int) -> list[float]:
+def _suffer(cluster: LocalCluster, kills: int, protocol: str = "classic") -> list[float]:
     topic = "kills"
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, partitions=1, replication_factor=3, config={"min.insync.replicas": "2"})
-    writer, members = Writer(cluster.bootstrap, topic), [Member(cluster.bootstrap, topic) for _ in range(2)]
+    writer, members = Writer(cluster.bootstrap, topic), [Member(cluster.bootstrap, topic, protocol) for _ in range(2)]
     for thread in (writer, *members):
         thread.start()
     try:
@@ -150,8 +156,9 @@ def _suffer(cluster: LocalCluster, kills: int) -> list[float]:
     return pauses
 
 
-def test_a_killed_leader_costs_a_confluent_client_nothing(cluster: LocalCluster) -> None:
-    _suffer(cluster, 2)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_killed_leader_costs_a_confluent_client_nothing(cluster: LocalCluster, protocol: str) -> None:
+    _suffer(cluster, 2, protocol)
 
 
 @pytest.mark.deep

@@ -3,6 +3,7 @@
 from ottla.wire.kafka.api import KafkaApi
 from ottla.wire.kafka.cluster import CLUSTER_APIS
 from ottla.wire.kafka.configs import CONFIG_APIS
+from ottla.wire.kafka.consumer_groups import CONSUMER_GROUP_APIS
 from ottla.wire.kafka.group_offsets import GROUP_OFFSET_APIS
 from ottla.wire.kafka.groups import GROUP_APIS
 from ottla.wire.kafka.leadership import LEADERSHIP_APIS
@@ -17,6 +18,7 @@ APIS: dict[int, KafkaApi] = {
         *OFFSET_APIS,
         *GROUP_APIS,
         *GROUP_OFFSET_APIS,
+        *CONSUMER_GROUP_APIS,
         *TOPIC_APIS,
         *CONFIG_APIS,
         *LEADERSHIP_APIS,

@@ -120,7 +120,12 @@ def read_offset_fetch(asked: Asked) -> Read:
     groups = [asked.entity] if asked_groups is None else asked_groups
     topics = [TopicsById(asked.topics) for _ in groups]
     wanted = [
-        OffsetFetchGroup(group.group_id, _fetch_parts(group, named))
+        OffsetFetchGroup(
+            group.group_id,
+            _fetch_parts(group, named),
+            getattr(group, "member_id", None),
+            getattr(group, "member_epoch", NO_EPOCH),
+        )
         for group, named in zip(groups, topics, strict=True)
     ]
     return Read(OffsetFetchRequest(wanted), topics)

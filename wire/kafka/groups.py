@@ -144,7 +144,7 @@ DEAD_IS_UNKNOWN_FROM = 6
 
 
 def read_describe(asked: Asked) -> Read:
-    return Read(DescribeGroupsRequest(list(asked.entity.groups)))
+    return Read(DescribeGroupsRequest(list(asked.entity.groups), classic_only=True))
 
 
 def write_describe(request: IncomingRequest, message: DescribeGroupsResponse) -> Values:
@@ -190,7 +190,6 @@ def read_list(asked: Asked) -> Read:
 
 def write_list(request: IncomingRequest, message: ListGroupsResponse) -> Values:
     types = [kind.lower() for kind in request.context or []]
-    wanted = not types or "classic" in types
     return {
         "error_code": message.error_code,
         "groups": [
@@ -198,10 +197,10 @@ def write_list(request: IncomingRequest, message: ListGroupsResponse) -> Values:
                 "group_id": group.group_id,
                 "protocol_type": group.protocol_type,
                 "group_state": group.state,
-                "group_type": "classic",
+                "group_type": group.group_type,
             }
             for group in message.groups
-            if wanted
+            if not types or group.group_type in types
         ],
     }
 

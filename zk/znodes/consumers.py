@@ -17,9 +17,12 @@ from typing import ClassVar
 from urllib.parse import quote, unquote
 
 from ottla.wire.names import NO_EPOCH, check_topic_name
+from ottla.zk.znodes.consumer_members import ConsumerRecord, consumer_from_json, consumers_to_json
 from ottla.zk.znodes.json_fields import Fields, encode_json
 
 PARENT = "/consumers"
+CLASSIC_KIND, CONSUMER_KIND = "classic", "consumer"
+"""Whose members assign, and whose coordinator does."""
 _PLAIN = " !$&'()*+,;=:@"
 """What stays as it is besides letters, digits and _.-~"""
 
@@ -45,7 +48,10 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class GroupZnode:
-    """/consumers/<group>: a generation as it was decided; ``assigned`` once its leader has told who gets what."""
+    """/consumers/<group>: a generation as it was decided; ``assigned`` once its leader has told who gets what.
+
+    A group of the other kind, whose coordinator assigns, has ``consumers``, and its epoch is the ``generation``.
+    """
 
     generation: int = 0
     protocol_type: str = ""
@@ -58,6 +64,10 @@ class GroupZnode:
     """When the group was last known to be used."""
     life: str = ""
     """Which group of this name it is: one may be deleted and come again. Empty where it was made by hand."""
+    kind: str = CLASSIC_KIND
+    consumers: tuple[ConsumerRecord, ...] = ()
+    topic_names: tuple[tuple[str, str], ...] = ()
+    """The id and name of each topic that the consumers have, or are to have, partitions of."""
 
     @classmethod
     def path(cls, group: str) -> str:
@@ -80,8 +90,17 @@ class GroupZnode:
                 "touched": self.touched_ms,
                 **({"life": self.life} if self.life else {}),
                 "members": [_member_to_json(member) for member in self.members],
+                **(self._consumers_to_json() if self.kind == CONSUMER_KIND else {}),
             }
         )
+
+    def _consumers_to_json(self) -> dict[str, object]:
+        places = {topic_id: place for place, (topic_id, _) in enumerate(self.topic_names)}
+        return {
+            "kind": self.kind,
+            "topics": [{"id": topic_id, "name": name} for topic_id, name in self.topic_names],
+            "consumers": consumers_to_json(self.consumers, places),
+        }
 
     @classmethod
     def decode(cls, group: str, data: bytes) -> "GroupZnode":
@@ -89,6 +108,8 @@ class GroupZnode:
         if not data:
             return cls()
         fields = Fields(cls.path(group), data)
+        topics = [(one.text("id"), one.text("name")) for one in fields.objects("topics")] if "topics" in fields else []
+        ids = [topic_id for topic_id, _ in topics]
         return cls(
             generation=fields.number("generation", 0),
             protocol_type=fields.text("protocol_type", ""),
@@ -101,6 +122,11 @@ class GroupZnode:
             coordinator=fields.number("coordinator", -1),
             touched_ms=fields.number("touched", 0),
             life=fields.text("life", ""),
+            kind=fields.text("kind", CLASSIC_KIND),
+            consumers=tuple(consumer_from_json(one, ids) for one in fields.objects("consumers"))
+            if "consumers" in fields
+            else (),
+            topic_names=tuple(topics),
         )
 
 

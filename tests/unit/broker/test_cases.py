@@ -7,11 +7,13 @@ import pytest
 from tests.support.transcripts import check_transcript, transcript
 from tests.unit.broker.controller.fencing_script import FencingScript
 from tests.unit.broker.controller.request_script import RequestScript
+from tests.unit.broker.groups.consumer_group_script import ConsumerGroupScript
 from tests.unit.broker.groups.group_script import GroupScript
 from tests.unit.broker.replication_script import ReplicationScript
 
 CASES = Path(__file__).parents[2] / "cases"
 CONTROLLER = sorted((CASES / "controller").glob("*.txt"))
+CONSUMER_GROUPS = sorted((CASES / "consumer_groups").glob("*.txt"))
 FENCING = sorted((CASES / "fencing").glob("*.txt"))
 GROUPS = sorted((CASES / "groups").glob("*.txt"))
 REPLICATION = sorted((CASES / "replication").glob("*.txt"))
@@ -37,7 +39,13 @@ def test_group_transcript(path):
     check_transcript(path, GroupScript().run)
 
 
+@pytest.mark.parametrize("path", CONSUMER_GROUPS, ids=lambda path: path.stem)
+def test_consumer_group_transcript(path):
+    check_transcript(path, ConsumerGroupScript().run)
+
+
 def test_there_are_scripts():
+    assert len(CONSUMER_GROUPS) >= 10
     assert len(GROUPS) >= 15
     assert len(CONTROLLER) >= 10
     assert len(FENCING) >= 12

@@ -8,7 +8,9 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.api.groups import GroupHandlers
-from ottla.broker.groups.groups_loop import Coordinated, GroupLimits, Groups
+from ottla.broker.groups.coordinated import Coordinated
+from ottla.broker.groups.groups_loop import Groups
+from ottla.broker.groups.limits import GroupLimits
 from ottla.broker.groups.membership import Client, Effect, Group
 from ottla.broker.groups.new_groups import NewGroups
 from ottla.broker.purgatory import Purgatory

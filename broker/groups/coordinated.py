@@ -1,0 +1,26 @@
+"""A group in the hands of its coordinator: what it decides, what stands in ZooKeeper, and what is on its way there."""
+
+import asyncio
+from collections import deque
+
+from ottla.broker.groups.kinds import AnyGroup
+from ottla.broker.groups.membership import Answer
+from ottla.broker.groups.writes_loop import PendingWrite
+from ottla.zk.groups import LoadedGroup
+
+
+class Coordinated:
+    """A group that this broker coordinates."""
+
+    def __init__(self, group: AnyGroup, loaded: LoadedGroup) -> None:
+        self.group = group
+        self.loaded = loaded
+        self.over = False
+        """Whether another broker coordinates it by now."""
+        self.timer: asyncio.TimerHandle | None = None
+        self.unwritten: deque[list[Answer]] = deque()
+        """For each write that is on its way, the answers that wait for it."""
+        self.last_put: PendingWrite | None = None
+        """What was put last of all to be written, if that is its znode."""
+        self.writing = 0
+        """How many writes of its znode are on their way: its version may be larger by so many than is known."""
