@@ -179,6 +179,7 @@ class Node:
                 now_ms=lambda: int(time.time() * 1000),
                 clock=time.monotonic,
                 intervals=intervals,
+                shortened=partitions.log_shortened,
             )
             cleaner.start()
             self._stops(cleaner.stop, limit_s=None)
@@ -219,7 +220,7 @@ class Node:
         events.on_changed += [purgatories.partition_changed, consumers.partition_changed]
         events.on_changed += [sessions.partition_changed, durable.partition_grown]
         events.on_changed += [failures.partition_changed, isr_loop.partition_changed, purgatories.start_changed]
-        events.on_start_moved += [log_starts.start_moved, sessions.partition_committed]
+        events.on_start_moved += [log_starts.start_moved, sessions.partition_committed, consumers.partition_changed]
         events.on_start_kept += [purgatories.start_changed, fetchers.update]
         membership.on_fenced.append(partitions.step_down_all)
         return Replication(partitions, fetchers, sessions, consumers, purgatories, isr_loop)

@@ -94,6 +94,12 @@ class Partitions:
         found = self._partitions.get((topic, partition))
         return found.log.log_start_offset if found is not None else -1
 
+    def log_shortened(self, where: TopicPartition) -> None:
+        """Retention has let its oldest records go."""
+        partition = self._partitions.get(where)
+        if partition is not None:
+            self._events.changed(partition)
+
     # --- what the controller asks --------------------------------------------------------------------------------------
 
     async def apply(

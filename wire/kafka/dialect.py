@@ -1,12 +1,14 @@
 """The dialect itself: from a frame to one of our requests, and from our answer to a frame in the version that was asked for."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Final
 
 from ottla.wire.batch import Buffer
 from ottla.wire.dialect import IncomingRequest, UnreadableRequest
 from ottla.wire.errors import (
-    NO_ERROR,
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpoch,
     InvalidRequest,
     LocalProtocolError,
     OttlaError,
@@ -31,6 +33,8 @@ API_MAX: Final = 127
 
 _HEAD_MIN: Final = 10
 CLIENT_ID_MAX: Final = 1024
+
+_SESSION_ERRORS: Final = (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError)
 
 _PRODUCE, _FETCH, _API_VERSIONS = int(Api.PRODUCE), int(Api.FETCH), int(Api.API_VERSIONS)
 
@@ -84,8 +88,8 @@ class KafkaDialect:
         if api == _PRODUCE:
             return self._read_produce(reader, version, correlation_id, client_id)
         if api == _FETCH:
-            message, context = fetch.read_fetch(version, reader, self._topics)
-            return IncomingRequest(self, api, version, correlation_id, client_id, message, [], context)
+            message = fetch.read_fetch(version, reader, self._topics)
+            return IncomingRequest(self, api, version, correlation_id, client_id, message, [])
         row = APIS[api]
         entity = schemas.read_request(api, version, reader)
         read = row.read(Asked(entity, version, self._topics))
@@ -116,7 +120,7 @@ class KafkaDialect:
             return self._frame(request, produce.write_produce(request.version, message, request.context))
         if isinstance(message, FetchResponse):
             records = self._records(message, attachments)
-            return self._frame(request, fetch.write_fetch(request.version, message, records, request.context))
+            return self._frame(request, fetch.write_fetch(request.version, message, records))
         values = APIS[request.api].write(request, message)
         return self._frame(request, [schemas.write_response(request.api, request.version, values)])
 
@@ -141,12 +145,7 @@ class KafkaDialect:
         if isinstance(request.message, ProduceRequest):
             return self.encode_response(request, produce.failed_produce(request.message, error))
         if isinstance(request.message, FetchRequest):
-            response = fetch.failed_fetch(request.message, error)
-            nothing: list[list[Buffer]] = [[] for _ in response.parts]
-            context = cast(fetch.FetchContext, request.context)
-            return self._frame(
-                request, fetch.write_fetch(request.version, response, nothing, context, _top_level(response, error))
-            )
+            return self._frame(request, _failed_fetch(request.version, request.message, error))
         values = APIS[request.api].failed(request, error)
         return self._frame(request, [schemas.write_response(request.api, request.version, values)])
 
@@ -165,9 +164,12 @@ class KafkaDialect:
         return [head, *pieces]
 
 
-def _top_level(response: FetchResponse, error: OttlaError) -> int:
-    """Where no part can bear the error, the answer as such does."""
-    return NO_ERROR if response.parts else error.code
+def _failed_fetch(version: int, request: FetchRequest, error: OttlaError) -> list[Buffer]:
+    """Where no part can bear the error, or it is of the session, the answer as such does."""
+    if isinstance(error, _SESSION_ERRORS) or not request.parts:
+        return fetch.write_fetch(version, FetchResponse([]), [], error.code)
+    response = fetch.failed_fetch(request, error)
+    return fetch.write_fetch(version, response, [[] for _ in response.parts])
 
 
 def _range_values(ranges: Sequence[ApiRange]) -> list[dict[str, int]]:
