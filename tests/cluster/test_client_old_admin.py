@@ -82,7 +82,12 @@ def test_metadata_is_of_one_version_everywhere_and_of_a_later_one_under_the_next
     def agreed() -> tuple[int, int]:
         """Of one look in which all said the same: between two looks the version may move, as replicas join the ISR."""
         looks: list[set[tuple[int, int]]] = []
-        wait_until(lambda: looks.append(versions()) or len(looks[-1]) == 1, WAIT_S)
+
+        def said_the_same() -> bool:
+            looks.append(versions())
+            return len(looks[-1]) == 1
+
+        wait_until(said_the_same, WAIT_S)
         return looks[-1].pop()
 
     first = agreed()

@@ -136,7 +136,7 @@ def fill(log_dir, make_batch, batches: int = 5) -> None:
 
 async def test_retention_stops_at_the_high_watermark_and_spares_the_unknown(log_dir, make_batch, tmp_path):
     fill(log_dir, make_batch)
-    shortened = []
+    shortened: list[TopicPartition] = []
     await make_loop(log_dir, {A0: 3}, shortened.append).apply_retention()
     assert shortened == [A0]
     assert [log_dir.logs[key].log_start_offset for key in (A0, A1)] == [2, 0]
