@@ -24,6 +24,7 @@ from ottla.broker.controller_client import controlled_shutdown, report_failed_re
 from ottla.broker.data_folders import forget_new, log_defaults, open_log_dirs
 from ottla.broker.data_loop import DataLoop
 from ottla.broker.data_trust import DataTrust
+from ottla.broker.dynamic_config import BrokerSettings
 from ottla.broker.gauges import Gauges
 from ottla.broker.groups.groups_loop import GroupLimits, Groups
 from ottla.broker.groups.new_groups import NewGroups
@@ -120,7 +121,8 @@ class Node:
         replication = self._start_replication(session, membership, view, storage)
         groups = self._start_groups(session, membership, view, replication.purgatories)
         self._start_forgetting_writes(session, membership)
-        parts = Parts(session, membership, view, storage, replication, groups, self._metrics)
+        settings = self._settings(view, replication.partitions, groups)
+        parts = Parts(session, membership, view, storage, replication, groups, settings, self._metrics)
         server = await self._serve(parts)
         await self._start_admin(server, parts)
         await self._join_cluster(parts)
@@ -238,6 +240,16 @@ class Node:
         self._stops(groups.stop)
         return groups
 
+    def _settings(self, view: ClusterView, partitions: Partitions, groups: Groups) -> BrokerSettings:
+        """What can be changed while the broker runs, with the parts that must hear of it."""
+        settings = BrokerSettings(self._config)
+        settings.on_changed += [
+            lambda config: partitions.set_defaults(log_defaults(config), config.min_insync_replicas),
+            lambda config: groups.set_limits(_group_limits(config)),
+        ]
+        view.on_changed.insert(0, lambda: settings.take(view.settings))
+        return settings
+
     def _start_forgetting_writes(self, session: ZkSession, membership: MembershipLoop) -> None:
         writes = NamedWritesLoop(
             session, lambda: membership.controller is not None, self._config.named_write_expiration_ms
@@ -250,7 +262,7 @@ class Node:
     async def _serve(self, parts: Parts) -> Server:
         membership, handshakes = parts.membership, Handshakes()
         new_groups = NewGroups()
-        handlers = handlers_of(parts, handshakes, new_groups, self._config)
+        handlers = handlers_of(parts, handshakes, new_groups)
         dispatch = Dispatch(routes(handlers), self._metrics)
         dialects = (NATIVE, KafkaDialect(parts.view, KafkaBatches().convert))
         server = Server(dispatch, self._config.limits(), self._turn, dialects)

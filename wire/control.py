@@ -1,5 +1,7 @@
 """What brokers ask of each other: the handshake that proves a broker, and the controller's orders."""
 
+import msgspec
+
 from ottla.wire.messages import Api, BrokerEndpoint, Done, Message, PartitionName, Request
 
 
@@ -104,6 +106,8 @@ class UpdateMetadataRequest(ControlRequest):
     more: bool = False
     """Whether another piece follows: until the last one has come, the broker knows no later version than before."""
     cause: str = ""
+    settings: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
+    """All settings that brokers were given while they run: by the broker's number, and "" for all brokers."""
 
 
 class ControlledShutdownResponse(Message):
