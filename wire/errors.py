@@ -229,6 +229,14 @@ class FetchSessionTopicIdError(OttlaError, code=106, retriable=True):
     """What is kept was named by topics' names and is fetched by their ids, or the other way round: begin anew."""
 
 
+class MismatchedEndpointType(OttlaError, code=114):
+    """A controller's endpoint was asked for, and this is a broker's."""
+
+
+class UnsupportedEndpointType(OttlaError, code=115):
+    """There are no endpoints of this kind."""
+
+
 class UnreadableRecords(CorruptMessage):
     """Records that were fetched are damaged; a consumer stands before them until it seeks."""
 

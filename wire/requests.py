@@ -120,6 +120,12 @@ class ProduceRequest(Request):
     """Whether the answer shall tell leader, epoch, in-sync replicas and high watermark as they were at the acknowledgement."""
 
 
+class TransactionalProduceRequest(ProduceRequest):
+    """Records of a transaction, which Kafka's clients may send. Never spoken natively, and refused: there are none here."""
+
+    transactional_id: str = ""
+
+
 # --- Fetch ---------------------------------------------------------------------------------------------------------------
 
 

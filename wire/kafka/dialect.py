@@ -96,11 +96,7 @@ class KafkaDialect:
         return IncomingRequest(self, api, version, correlation_id, client_id, read.message, [], read.context)
 
     def _read_produce(self, reader: Reader, version: int, correlation_id: int, client_id: str) -> IncomingRequest:
-        message, records, context, transactional_id = produce.read_produce(version, reader, self._topics)
-        if transactional_id is not None:
-            raise InvalidRequest(
-                f"a record of the transaction {transactional_id[:40]!r}; there are no transactions here"
-            )
+        message, records, context = produce.read_produce(version, reader, self._topics)
         if context.unknown and message.acks == ACKS_NONE:
             raise InvalidRequest("records for a topic id that nobody knows, and no answer is wanted")
         return IncomingRequest(self, _PRODUCE, version, correlation_id, client_id, message, records, context)

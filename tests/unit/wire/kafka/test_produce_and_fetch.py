@@ -15,7 +15,6 @@ from ottla.wire.errors import (
     InvalidFetchSessionEpoch,
     NotLeaderOrFollower,
     OttlaError,
-    RemoteProtocolError,
 )
 from ottla.wire.kafka import fetch, produce
 from ottla.wire.kafka.topic_ids import to_text
@@ -29,6 +28,7 @@ from ottla.wire.requests import (
     ProducePartResult,
     ProduceRequest,
     ProduceResponse,
+    TransactionalProduceRequest,
 )
 from tests.support.kafka_dialect import IDS, dialect_of_two_topics
 from tests.support.kafka_values import entity_of, frame, plain
@@ -135,9 +135,11 @@ def test_an_id_that_no_topic_has_is_refused_and_the_rest_goes_on() -> None:
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_a_transaction_is_refused(version: int) -> None:
-    with pytest.raises(RemoteProtocolError, match="transaction"):
-        _produce(version, transactional_id="of mine")
+def test_a_transaction_is_told_apart(version: int) -> None:
+    message = _produce(version, transactional_id="of mine").message
+    assert isinstance(message, TransactionalProduceRequest)
+    assert (message.transactional_id, len(message.parts)) == ("of mine", 3)
+    assert not isinstance(_produce(version).message, TransactionalProduceRequest)
 
 
 # --- Fetch ---------------------------------------------------------------------------------------------------------------
