@@ -172,9 +172,9 @@ class Partitions:
         return TopicRules(self._defaults.with_topic_config(parsed), min_insync)
 
     def _put_in_force(self, partition: Partition, rules: "TopicRules") -> None:
-        partition.log.config = rules.log
-        if partition.min_insync != rules.min_insync:
-            partition.min_insync = rules.min_insync
+        before = partition.min_insync, partition.durable
+        partition.log.config, partition.min_insync = rules.log, rules.min_insync
+        if before != (partition.min_insync, partition.durable):
             partition.flushed()  # more or less is committed by the new rule, and those who wait must hear of it
 
     async def stop(self, parts: Sequence[StopReplicaPart]) -> None:

@@ -160,3 +160,18 @@ def test_raw_alter_configs_replaces_all_and_any_broker_takes_it(cluster: LocalCl
         assert [(one["name"], one["value"], one["config_source"], one["synonyms"]) for one in result["configs"]] == [
             ("num.partitions", "6", 3, [])
         ]
+
+
+def test_groups_that_are_there_have_the_new_limit(cluster: LocalCluster, name: str) -> None:
+    def join(raw: RawKafka) -> int:
+        me = {"group_id": name, "session_timeout": 10_000, "rebalance_timeout": 10_000, "member_id": ""}
+        joined = raw.ask(11, 1, {**me, "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]})
+        return int(joined["error_code"])
+
+    with RawKafka(cluster.bootstrap.split(",")[0]) as raw:
+        coordinator = raw.ask(10, 0, {"key": name})["node_id"]
+    address = cluster.bootstrap.split(",")[coordinator]
+    with RawKafka(address) as first, RawKafka(address) as second, Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        assert join(first) == 0
+        admin.alter_broker_config(None, {"group.max.size": 1})
+        assert join(second) == 81, "GROUP_MAX_SIZE_REACHED"
