@@ -22,6 +22,7 @@ from ottla.wire.kafka.apis import APIS
 from ottla.wire.kafka.batches import any_columnar
 from ottla.wire.kafka.primitives import INT16, INT32, Reader
 from ottla.wire.kafka.topic_ids import TopicIds
+from ottla.wire.kafka.written_answers import WrittenAnswers
 from ottla.wire.messages import ACKS_NONE, Api, Message
 from ottla.wire.requests import ApiRange, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 
@@ -36,7 +37,7 @@ CLIENT_ID_MAX: Final = 1024
 
 _SESSION_ERRORS: Final = (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError)
 
-_PRODUCE, _FETCH, _API_VERSIONS = int(Api.PRODUCE), int(Api.FETCH), int(Api.API_VERSIONS)
+_PRODUCE, _FETCH, _METADATA, _API_VERSIONS = int(Api.PRODUCE), int(Api.FETCH), int(Api.METADATA), int(Api.API_VERSIONS)
 
 
 class KafkaDialect:
@@ -45,6 +46,7 @@ class KafkaDialect:
     def __init__(self, topics: TopicIds, convert: Convert) -> None:
         self._topics = topics
         self._convert = convert
+        self._written = WrittenAnswers()
         self.api_ranges = sorted(
             [
                 ApiRange(_PRODUCE, 0, produce.NEWEST),
@@ -117,8 +119,19 @@ class KafkaDialect:
         if isinstance(message, FetchResponse):
             records = self._records(message, attachments)
             return self._frame(request, fetch.write_fetch(request.version, message, records))
+        if request.api == _METADATA:
+            return self._frame(request, [self._metadata(request, message)])
         values = APIS[request.api].write(request, message)
         return self._frame(request, [schemas.write_response(request.api, request.version, values)])
+
+    def _metadata(self, request: IncomingRequest, message: Message) -> bytes:
+        key = self._written.key(request.version, request.context or (), message)
+        found = self._written.find(key)
+        if found is None:
+            values = APIS[request.api].write(request, message)
+            found = bytes(schemas.write_response(request.api, request.version, values))
+            self._written.keep(key, found)
+        return found
 
     def _records(self, response: FetchResponse, attachments: Sequence[Buffer]) -> list[list[Buffer]]:
         """The records of each part: as many of the views as have its size."""
