@@ -83,7 +83,7 @@ class ClusterView:
             ))  # fmt: skip
         if (request.controller_epoch, request.version) >= self._settings_of:
             self._settings_of = request.controller_epoch, request.version
-            self.settings = request.settings
+            self.settings = {told.broker: told.config for told in request.settings}
         self.known = self.known or request.full
         if request.full:
             self.told_in = request.broker_epoch

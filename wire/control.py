@@ -1,7 +1,5 @@
 """What brokers ask of each other: the handshake that proves a broker, and the controller's orders."""
 
-import msgspec
-
 from ottla.wire.messages import Api, BrokerEndpoint, Done, Message, PartitionName, Request
 
 
@@ -62,6 +60,14 @@ class TopicConfig(Message):
     config: dict[str, str]
 
 
+class SettingsTold(Message):
+    """What a broker was told while it runs, or all of them."""
+
+    broker: str
+    """Its number, or "" for all brokers."""
+    config: dict[str, str]
+
+
 class ControlRequest(Request):
     """Base of what only a controller sends, fenced by its epoch and by the epoch of the broker that it means.
 
@@ -106,8 +112,8 @@ class UpdateMetadataRequest(ControlRequest):
     more: bool = False
     """Whether another piece follows: until the last one has come, the broker knows no later version than before."""
     cause: str = ""
-    settings: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
-    """All settings that brokers were given while they run: by the broker's number, and "" for all brokers."""
+    settings: tuple[SettingsTold, ...] = ()
+    """All that brokers were told while they run."""
 
 
 class ControlledShutdownResponse(Message):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from ottla.broker.dynamic_config import ALL_BROKERS, CHANGEABLE
 from ottla.broker.storage.log_config import CONFIG_VALUE_MAX
-from ottla.wire.control import PartitionState, TopicConfig
+from ottla.wire.control import PartitionState, SettingsTold, TopicConfig
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
 from ottla.zk.metadata import LoadedTopic, VersionedState
@@ -117,12 +117,14 @@ class Cluster:
         text = self.settings.get(ALL_BROKERS, {}).get("min.insync.replicas", "")
         return int(text) if text.strip().isdigit() else default
 
-    def told_settings(self) -> dict[str, dict[str, str]]:
+    def told_settings(self) -> tuple[SettingsTold, ...]:
         """Without what means nothing: somebody wrote it into ZooKeeper by other means, and it may be long."""
-        return {
-            name: {key: text for key, text in config.items() if key in CHANGEABLE and len(text) <= CONFIG_VALUE_MAX}
+        return tuple(
+            SettingsTold(
+                name, {key: text for key, text in config.items() if key in CHANGEABLE and len(text) <= CONFIG_VALUE_MAX}
+            )
             for name, config in self.settings.items()
-        }
+        )
 
     def endpoints(self) -> list[BrokerEndpoint]:
         return [self.brokers[i].endpoint for i in sorted(self.brokers)]

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.broker.cluster_view import DEPARTED_S, ClusterView
-from ottla.wire.control import UpdateMetadataRequest
+from ottla.wire.control import SettingsTold, UpdateMetadataRequest
 from ottla.wire.messages import BrokerEndpoint, ListenerAddress
 
 
@@ -134,7 +134,7 @@ def test_settings_are_those_of_the_latest_word() -> None:
     view = ClusterView("c")
 
     def told(epoch: int, version: int, value: str) -> None:
-        settings = {"": {"num.partitions": value}}
+        settings = (SettingsTold("", {"num.partitions": value}),)
         view.update(UpdateMetadataRequest(1, epoch, 1, not view.known, [], [], [], [], version, settings=settings))
 
     for epoch, version, value, counts in [(1, 5, "1", "1"), (1, 7, "2", "2"), (1, 6, "3", "2"), (2, 1, "4", "4")]:

@@ -325,6 +325,6 @@ def _order(action: Tell) -> str:
         return f"stop_replica {'; '.join(parts)}"
     assert isinstance(request, UpdateMetadataRequest)
     words = ["metadata", "full" if request.full else "", f"live {listed([b.id for b in request.brokers])}"]
-    words += [f"settings of {name or '<all>'}:{_pairs(config)}" for name, config in request.settings.items()]
+    words += [f"settings of {told.broker or '<all>'}:{_pairs(told.config)}" for told in request.settings]
     words += [_states(request.partitions), f"gone {','.join(request.deleted)}" if request.deleted else ""]
     return " ".join(word for word in words if word)
