@@ -149,7 +149,13 @@ def test_kafka_python_uses_sessions(kafka_cluster: LocalCluster, make_topic: Mak
     handlers: Any = consumer._fetcher._session_handlers
     assert {handler.next_metadata.session_id > 0 for handler in handlers.values()} == {True}
     assert min(handler.next_metadata.epoch for handler in handlers.values()) > 2
-    assert sum(_kept(kafka_cluster, broker) for broker in range(3)) >= 30
+
+    def all_are_kept() -> bool:
+        """A partition whose records are not polled yet is forgotten for so long."""
+        assert _values(consumer) == set()
+        return sum(_kept(kafka_cluster, broker) for broker in range(3)) >= 30
+
+    wait_until(all_are_kept, WAIT_S)
     assert consumer.end_offsets(places) == dict.fromkeys(places, 2)
     assert {consumer.highwater(place) for place in places} == {2}
     consumer.close()
