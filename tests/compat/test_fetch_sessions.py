@@ -2,6 +2,7 @@
 
 import urllib.request
 import uuid
+from functools import partial
 from typing import Any
 
 import kafka
@@ -169,3 +170,36 @@ def _kept(cluster: LocalCluster, broker: int) -> float:
     with urllib.request.urlopen(f"{cluster.admin_url(broker)}/metrics", timeout=WAIT_S) as answer:
         lines = answer.read().decode().splitlines()
     return float(next(line.split()[1] for line in lines if line.startswith("ottla_fetch_session_partitions ")))
+
+
+def test_kafka_python_reads_everything_though_its_leaders_are_killed(name: str) -> None:
+    """A session ends with its broker: the client begins anew with the next leader, and again with the old one."""
+    with LocalCluster(brokers=3) as cluster:
+        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            admin.create_topic(name, partitions=6, replication_factor=3, config={"min.insync.replicas": "2"})
+        consumer = kafka.KafkaConsumer(
+            bootstrap_servers=cluster.bootstrap,
+            enable_auto_commit=False,
+            fetch_max_wait_ms=50,
+            metadata_max_age_ms=1000,
+        )
+        places = [kafka.TopicPartition(name, partition) for partition in range(6)]
+        consumer.assign(places)
+        consumer.seek_to_beginning(*places)
+        seen: list[bytes] = []
+
+        def read(count: int) -> bool:
+            polled = consumer.poll(timeout_ms=200)
+            seen.extend(record.value for records in polled.values() for record in records)
+            return len(seen) >= count
+
+        with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
+            for turn in range(3):
+                for number in range(60 * turn, 60 * turn + 60):
+                    producer.send(name, b"%d" % number, partition=number % 6)
+                producer.flush(WAIT_S)
+                wait_until(partial(read, 60 * turn + 60), WAIT_S)
+                cluster.kill(turn)
+                cluster.start(turn)
+        assert sorted(map(int, seen)) == list(range(180))
+        consumer.close()
