@@ -36,6 +36,9 @@ class ClusterView:
         """How new this is: controller epoch and the controller's count of changes."""
         self.brokers: dict[int, BrokerEndpoint] = {}
         """Where brokers find each other."""
+        self.settings: dict[str, dict[str, str]] = {}
+        """What brokers were told while they run: by the broker's number, and "" for all of them."""
+        self._settings_of = (0, 0)
         self.on_changed: list[Callable[[], None]] = []
         """All are called when the controller has told something new."""
         self._failed = FailedListeners()
@@ -78,6 +81,9 @@ class ClusterView:
                 state.partition, state.leader, state.leader_epoch, state.replicas, state.isr,
                 elr=tuple(state.elr), lost=state.lost,
             ))  # fmt: skip
+        if (request.controller_epoch, request.version) >= self._settings_of:
+            self._settings_of = request.controller_epoch, request.version
+            self.settings = {told.broker: told.config for told in request.settings}
         self.known = self.known or request.full
         if request.full:
             self.told_in = request.broker_epoch

@@ -24,9 +24,12 @@ ALIASES = {"log.dir": "log.dirs"}
 """Kafka's older names; where both are given the newer counts."""
 
 
-def setting(default: Any, text: str, *, secret: bool = False) -> Any:
-    """A field of the config: its default and what it is for; a secret one is not shown with the others."""
-    return field(default=default, metadata={"help": text}, repr=not secret)
+def setting(default: Any, text: str, *, secret: bool = False, running: bool = False) -> Any:
+    """A field of the config: its default and what it is for; a secret one is not shown with the others.
+
+    ``running``: it can be changed while the broker runs (dynamic_config.py says what is allowed then).
+    """
+    return field(default=default, metadata={"help": text, "running": running}, repr=not secret)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,30 +76,42 @@ class BrokerConfig:
         "~/.local/share/ottla/logs",
         "folders for the data, separated by commas; ~ is the home of the user that the broker runs as",
     )
-    log_segment_bytes: int = setting(1024**3, "a segment of a log is at most this large")
-    log_roll_ms: int = setting(7 * 24 * 3600 * 1000, "a segment of a log spans at most this time")
-    log_retention_ms: int = setting(7 * 24 * 3600 * 1000, "records older than this may be deleted; -1 keeps them")
-    log_retention_bytes: int = setting(-1, "a partition larger than this loses its oldest segments; -1 keeps them")
+    log_segment_bytes: int = setting(1024**3, "a segment of a log is at most this large", running=True)
+    log_roll_ms: int = setting(7 * 24 * 3600 * 1000, "a segment of a log spans at most this time", running=True)
+    log_retention_ms: int = setting(
+        7 * 24 * 3600 * 1000, "records older than this may be deleted; -1 keeps them", running=True
+    )
+    log_retention_bytes: int = setting(
+        -1, "a partition larger than this loses its oldest segments; -1 keeps them", running=True
+    )
     log_retention_check_interval_ms: int = setting(300_000, "how often retention is looked after")
-    log_index_interval_bytes: int = setting(4096, "an index entry for each so many bytes of a log")
+    log_index_interval_bytes: int = setting(4096, "an index entry for each so many bytes of a log", running=True)
     log_message_timestamp_after_max_ms: int = setting(
-        3600 * 1000, "how far ahead of this broker's clock a producer's timestamp may be"
+        3600 * 1000, "how far ahead of this broker's clock a producer's timestamp may be", running=True
     )
     log_message_timestamp_before_max_ms: int = setting(
-        2**63 - 1, "how far behind this broker's clock a producer's timestamp may be"
+        2**63 - 1, "how far behind this broker's clock a producer's timestamp may be", running=True
     )
-    log_message_timestamp_type: str = setting("CreateTime", "whose clock times records: CreateTime or LogAppendTime")
+    log_message_timestamp_type: str = setting(
+        "CreateTime", "whose clock times records: CreateTime or LogAppendTime", running=True
+    )
     log_flush_policy: str = setting(
-        "os", "os: the kernel writes to disk when it likes; durable: acks wait for fdatasync"
+        "os", "os: the kernel writes to disk when it likes; durable: acks wait for fdatasync", running=True
     )
     log_flush_offset_checkpoint_interval_ms: int = setting(60_000, "how often recovery points are written")
-    message_max_bytes: int = setting(1024 * 1024 + 12, "the largest record batch")
+    message_max_bytes: int = setting(1024 * 1024 + 12, "the largest record batch", running=True)
     auto_create_topics_enable: bool = setting(
-        True, "whether topics that do not exist are made for Kafka's clients that ask for them; ours never ask so"
+        True,
+        "whether topics that do not exist are made for Kafka's clients that ask for them; ours never ask so",
+        running=True,
     )
-    num_partitions: int = setting(1, "how many partitions a topic has whose creator does not say")
-    default_replication_factor: int = setting(1, "how many replicas a topic has whose creator does not say")
-    min_insync_replicas: int = setting(1, "how many replicas must have a record before acks=all is answered")
+    num_partitions: int = setting(1, "how many partitions a topic has whose creator does not say", running=True)
+    default_replication_factor: int = setting(
+        1, "how many replicas a topic has whose creator does not say", running=True
+    )
+    min_insync_replicas: int = setting(
+        1, "how many replicas must have a record before acks=all is answered", running=True
+    )
     replica_lag_time_max_ms: int = setting(10_000, "a follower that has not caught up for this long is out of sync")
     controlled_shutdown_max_retries: int = setting(
         3, "how often a broker that stops asks again to be relieved of what it leads, before it stops all the same"
@@ -104,22 +119,30 @@ class BrokerConfig:
     leader_imbalance_check_interval_seconds: int = setting(
         300, "how often leadership is given back to preferred leaders that are in sync"
     )
-    group_max_size: int = setting(1000, "how many members a consumer group may have")
+    group_max_size: int = setting(1000, "how many members a consumer group may have", running=True)
     group_initial_rebalance_delay_ms: int = setting(
         0, "how long an empty group waits for more members before its first generation begins"
     )
-    group_min_session_timeout_ms: int = setting(500, "the shortest session.timeout.ms that members may ask for")
-    group_max_session_timeout_ms: int = setting(1_800_000, "the longest session.timeout.ms that members may ask for")
+    group_min_session_timeout_ms: int = setting(
+        500, "the shortest session.timeout.ms that members may ask for", running=True
+    )
+    group_max_session_timeout_ms: int = setting(
+        1_800_000, "the longest session.timeout.ms that members may ask for", running=True
+    )
     group_consumer_max_size: int = setting(
-        1000, "how many members a group may have whose coordinator assigns (group.protocol=consumer)"
+        1000, "how many members a group may have whose coordinator assigns (group.protocol=consumer)", running=True
     )
     group_consumer_session_timeout_ms: int = setting(
-        45_000, "after how long without a heartbeat a member of such a group is out"
+        45_000, "after how long without a heartbeat a member of such a group is out", running=True
     )
-    group_consumer_heartbeat_interval_ms: int = setting(5000, "how often members of such a group send heartbeats")
-    offset_metadata_max_bytes: int = setting(4096, "the longest text that may be committed with an offset")
+    group_consumer_heartbeat_interval_ms: int = setting(
+        5000, "how often members of such a group send heartbeats", running=True
+    )
+    offset_metadata_max_bytes: int = setting(
+        4096, "the longest text that may be committed with an offset", running=True
+    )
     offsets_retention_minutes: int = setting(
-        7 * 24 * 60, "how long the offsets of a group are kept that has no members and commits nothing"
+        7 * 24 * 60, "how long the offsets of a group are kept that has no members and commits nothing", running=True
     )
     offsets_retention_check_interval_ms: int = setting(600_000, "how often groups that nobody uses are looked for")
     named_write_expiration_ms: int = setting(

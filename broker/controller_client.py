@@ -11,7 +11,7 @@ from ottla.broker.peers import Identity, connect_as_broker
 from ottla.wire.admin import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from ottla.wire.control import ControlledShutdownRequest, ControlledShutdownResponse
 from ottla.wire.errors import NotController, OttlaError
-from ottla.wire.messages import PartitionName
+from ottla.wire.messages import Message, PartitionName, Request
 from ottla.wire.names import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -71,6 +71,20 @@ async def _ask_controller(
         request = ControlledShutdownRequest(me.broker_id, me.broker_epoch, names)
         answer = await channel.ask(request, ControlledShutdownResponse, SHUTDOWN_TIMEOUT_S + 1)
         return [TopicPartition(name.topic, name.partition) for name in answer.still_led]
+    finally:
+        await channel.close()
+
+
+async def ask_controller(
+    member: Member, view: ClusterView, request: Request, kind: type[Message], timeout_s: float
+) -> Message:
+    """Have the controller, on another broker, answer what a client asked here."""
+    endpoint = view.endpoint(view.controller)
+    if endpoint is None or view.controller == member.identity.broker_id:
+        raise NotController("no controller is known")
+    channel = await connect_as_broker(member.identity, endpoint)
+    try:
+        return await channel.ask(request, kind, timeout_s + 1)
     finally:
         await channel.close()
 

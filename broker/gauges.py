@@ -21,6 +21,8 @@ class Gauges:
         metrics.unsent.set(self.server.unsent_memory())
         metrics.purgatory.labels("fetch").set(replication.sessions.waiting + replication.purgatories.fetch.size)
         metrics.purgatory.labels("produce").set(replication.purgatories.produce.size)
+        metrics.fetch_sessions.set(len(replication.consumers))
+        metrics.fetch_session_partitions.set(replication.consumers.kept)
         metrics.replicas.set(len(partitions))
         led = [partition for partition in partitions if partition.leading is not None]
         metrics.leaders.set(len(led))

@@ -11,7 +11,7 @@ from ottla.broker.api.controller.each import Controller
 from ottla.broker.api.controller.leadership import LeadershipHandlers
 from ottla.broker.api.controller.topics import TopicHandlers
 from ottla.broker.api.delete_records import DeleteRecordsHandler
-from ottla.broker.api.describe_configs import DescribeConfigsHandler, broker_defaults, broker_settings
+from ottla.broker.api.describe_configs import DescribeConfigsHandler
 from ottla.broker.api.fetch import FetchHandler
 from ottla.broker.api.group_admin import GroupAdminHandlers
 from ottla.broker.api.group_offsets import GroupOffsetHandlers
@@ -27,11 +27,9 @@ from ottla.broker.api.producer_ids import InitProducerIdHandler
 from ottla.broker.api.replica_fetch import ReplicaFetchHandler
 from ottla.broker.api.routes import Handlers
 from ottla.broker.api.zookeeper_silence import UnlessZooKeeperIsSilent
-from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.api import ControllerApi
 from ottla.broker.controller.claims import ControllerClaims
-from ottla.broker.controller_client import create_topic
-from ottla.broker.data_folders import log_defaults
+from ottla.broker.controller_client import ask_controller, create_topic
 from ottla.broker.groups.new_groups import NewGroups
 from ottla.broker.parts import Parts
 from ottla.broker.peers import Handshakes
@@ -50,14 +48,18 @@ def _controller_of(parts: Parts) -> Controller:
     return controller
 
 
-def handlers_of(parts: Parts, handshakes: Handshakes, new_groups: NewGroups, config: BrokerConfig) -> Handlers:
+def handlers_of(parts: Parts, handshakes: Handshakes, new_groups: NewGroups) -> Handlers:
     membership, view, session, metrics = parts.membership, parts.view, parts.session, parts.metrics
     partitions, purgatories = parts.replication.partitions, parts.replication.purgatories
     for_replicas = ReplicaFetchHandler(parts.replication.sessions, parts.replication.isr_loop.may_have_caught_up)
     controller, fetchers = _controller_of(parts), parts.replication.fetchers
-    defaults = TopicDefaults(config.num_partitions, config.default_replication_factor)
+    settings = parts.settings
+
+    def defaults() -> TopicDefaults:
+        return TopicDefaults(settings.config.num_partitions, settings.config.default_replication_factor)
+
     create = partial(create_topic, membership, view)
-    auto_topics = AutoTopics(view, create, defaults) if config.auto_create_topics_enable else None
+    auto_topics = AutoTopics(view, create, defaults, lambda: settings.config.auto_create_topics_enable)
     producer_ids = InitProducerIdHandler(session, membership.identity.broker_id)
     return Handlers(
         produce=ProduceHandler(partitions, view, purgatories.produce, metrics, lambda: membership.unsure),
@@ -68,15 +70,10 @@ def handlers_of(parts: Parts, handshakes: Handshakes, new_groups: NewGroups, con
         api_versions=ApiVersionsHandler(lambda: membership.identity, handshakes, f"ottla {__version__}"),
         init_producer_id=producer_ids,
         topics=TopicHandlers(controller, defaults),
-        describe_configs=DescribeConfigsHandler(
-            view,
-            broker_defaults(log_defaults(config), config.min_insync_replicas),
-            membership.identity.broker_id,
-            broker_settings(config),
-        ),
+        describe_configs=DescribeConfigsHandler(view, membership.identity.broker_id, settings),
         describe_log_dirs=DescribeLogDirsHandler(parts.storage.log_dirs, partitions),
         delete_records=DeleteRecordsHandler(partitions, view, purgatories.delete_records),
-        configs=ConfigHandlers(controller),
+        configs=ConfigHandlers(controller, partial(ask_controller, membership, view)),
         leadership=LeadershipHandlers(controller),
         control=ControlHandlers(lambda: membership.identity, handshakes, partitions, view, ControllerClaims(session)),
         groups=GroupHandlers(parts.groups, purgatories.heartbeat, new_groups),

@@ -55,6 +55,12 @@ class Metrics(Collector):
         )
         self.unsent = Gauge("ottla_unsent_bytes", "Memory of answers that clients have not read yet", registry=registry)
         self.purgatory = Gauge("ottla_purgatory_size", "Requests that wait", ["kind"], registry=registry)
+        self.fetch_sessions = Gauge(
+            "ottla_fetch_sessions", "Consumers whose partitions are kept from fetch to fetch", registry=registry
+        )
+        self.fetch_session_partitions = Gauge(
+            "ottla_fetch_session_partitions", "Partitions that are kept for them", registry=registry
+        )
         self.is_controller = Gauge(
             "ottla_active_controller", "1 on the broker that is the controller", registry=registry
         )

@@ -24,6 +24,7 @@ from ottla.broker.controller_client import controlled_shutdown, report_failed_re
 from ottla.broker.data_folders import forget_new, log_defaults, open_log_dirs
 from ottla.broker.data_loop import DataLoop
 from ottla.broker.data_trust import DataTrust
+from ottla.broker.dynamic_config import BrokerSettings
 from ottla.broker.gauges import Gauges
 from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.limits import GroupLimits
@@ -121,7 +122,8 @@ class Node:
         replication = self._start_replication(session, membership, view, storage)
         groups = self._start_groups(session, membership, view, replication.purgatories)
         self._start_forgetting_writes(session, membership)
-        parts = Parts(session, membership, view, storage, replication, groups, self._metrics)
+        settings = self._settings(view, replication.partitions, groups)
+        parts = Parts(session, membership, view, storage, replication, groups, settings, self._metrics)
         server = await self._serve(parts)
         await self._start_admin(server, parts)
         await self._join_cluster(parts)
@@ -180,6 +182,7 @@ class Node:
                 now_ms=lambda: int(time.time() * 1000),
                 clock=time.monotonic,
                 intervals=intervals,
+                shortened=partitions.log_shortened,
             )
             cleaner.start()
             self._stops(cleaner.stop, limit_s=None)
@@ -220,7 +223,7 @@ class Node:
         events.on_changed += [purgatories.partition_changed, consumers.partition_changed]
         events.on_changed += [sessions.partition_changed, durable.partition_grown]
         events.on_changed += [failures.partition_changed, isr_loop.partition_changed, purgatories.start_changed]
-        events.on_start_moved += [log_starts.start_moved, sessions.partition_committed]
+        events.on_start_moved += [log_starts.start_moved, sessions.partition_committed, consumers.partition_changed]
         events.on_start_kept += [purgatories.start_changed, fetchers.update]
         membership.on_fenced.append(partitions.step_down_all)
         return Replication(partitions, fetchers, sessions, consumers, purgatories, isr_loop)
@@ -238,6 +241,16 @@ class Node:
         self._stops(groups.stop)
         return groups
 
+    def _settings(self, view: ClusterView, partitions: Partitions, groups: Groups) -> BrokerSettings:
+        """What can be changed while the broker runs, with the parts that must hear of it."""
+        settings = BrokerSettings(self._config)
+        settings.on_changed += [
+            lambda config: partitions.set_defaults(log_defaults(config), config.min_insync_replicas),
+            lambda config: groups.set_limits(_group_limits(config)),
+        ]
+        view.on_changed.insert(0, lambda: settings.take(view.settings))
+        return settings
+
     def _start_forgetting_writes(self, session: ZkSession, membership: MembershipLoop) -> None:
         writes = NamedWritesLoop(
             session, lambda: membership.controller is not None, self._config.named_write_expiration_ms
@@ -250,7 +263,7 @@ class Node:
     async def _serve(self, parts: Parts) -> Server:
         membership, handshakes = parts.membership, Handshakes()
         new_groups = NewGroups()
-        handlers = handlers_of(parts, handshakes, new_groups, self._config)
+        handlers = handlers_of(parts, handshakes, new_groups)
         dispatch = Dispatch(routes(handlers), self._metrics)
         dialects = (NATIVE, KafkaDialect(parts.view, KafkaBatches().convert))
         server = Server(dispatch, self._config.limits(), self._turn, dialects)

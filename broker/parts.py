@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ottla.broker.api.consumer_sessions import ConsumerSessions
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.data_trust import DataTrust
+from ottla.broker.dynamic_config import BrokerSettings
 from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.membership_loop import MembershipLoop
 from ottla.broker.metrics import Metrics
@@ -45,4 +46,5 @@ class Parts:
     storage: Storage
     replication: Replication
     groups: Groups
+    settings: BrokerSettings
     metrics: Metrics

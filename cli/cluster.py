@@ -9,7 +9,7 @@ import typer
 from ottla.cli.connection import open_admin
 from ottla.cli.errors import FAILED, NotFound
 from ottla.cli.moves import balanced, drained
-from ottla.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_S, Bootstrap, Format, Timeout
+from ottla.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_S, Bootstrap, Format, Timeout, parse_pair
 from ottla.cli.output import OutputFormat, Table, note, show, write_line
 from ottla.wire.errors import ClientTimeout, ConfigError, OttlaError
 
@@ -60,6 +60,37 @@ def info(
         ],
     }  # fmt: skip
     show([summary, members], value, output_format)
+
+
+@app.command()
+def config(
+    broker: Annotated[int | None, typer.Option("--broker", metavar="ID", help="Of this broker; else of all.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting to change while brokers run.")
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="A setting to take away again.")
+    ] = None,
+    output_format: Format = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show a broker's settings, or what was set for all; or change some of them, without a restart."""
+    given = dict(parse_pair(text, "--set") for text in settings or [])
+    with open_admin(bootstrap, timeout) as admin:
+        if given or unset:
+            admin.alter_broker_config(broker, given, unset=unset or [], timeout=timeout)
+            write_line(f"altered {'all brokers' if broker is None else f'broker {broker}'}")
+            return
+        entries = admin.describe_broker_config(broker, timeout=timeout)
+    rows = [(one.key, one.value, _SOURCES.get(one.source, one.source), not one.read_only) for one in entries]
+    value = [{"key": key, "value": text, "source": source, "changeable": free} for key, text, source, free in rows]
+    shown = [(key, text, source, "yes" if free else "") for key, text, source, free in rows]
+    show([Table(("Setting", "Value", "From", "Changeable"), shown)], value, output_format)
+
+
+_SOURCES = {2: "this broker", 3: "all brokers", 4: "start", 5: "default"}
+"""Where a broker's setting comes from, by Kafka's numbers."""
 
 
 @app.command()

@@ -18,6 +18,7 @@ from ottla.client.admin_requests import (
     replace_config,
     topic_changes,
 )
+from ottla.client.broker_configs import alter_broker_config, describe_broker_config
 from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig, build
 from ottla.client.groups.commits import OffsetAndMetadata
@@ -230,6 +231,28 @@ class AsyncAdmin:
         for described in answer.resources:
             described.raise_if_failed(topic=described.name)
         return {described.name: list(described.entries) for described in answer.resources}
+
+    async def alter_broker_config(
+        self,
+        broker: int | None,
+        settings: Mapping[str, Setting] = NOTHING,
+        *,
+        unset: Iterable[str] = (),
+        validate_only: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        """Change these settings of a running broker, or of all of them (None), and take those in ``unset`` away.
+
+        What is set for one broker counts more than what is set for all, and that more than what it was started with.
+        """
+        changes = topic_changes(settings, unset)
+        await alter_broker_config(self._cluster, broker, changes, validate_only, timeout)
+
+    async def describe_broker_config(
+        self, broker: int | None, *, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> list[wire.ConfigEntry]:
+        """All settings of a broker, with their ``source``; or (None) those that were set for all while they run."""
+        return await describe_broker_config(self._cluster, broker, timeout)
 
     # --- partitions ------------------------------------------------------------------------------------------------------
 

@@ -142,7 +142,7 @@ async def alter_configs(
     cluster: Cluster, changes: Mapping[str, Mapping[str, str | None]], validate_only: bool, timeout: float
 ) -> list[Wanted[wire.ConfigAlteration]]:
     wanted = [
-        Wanted(wire.ConfigAlteration(TOPIC_RESOURCE, topic, [_change(*pair) for pair in keys.items()]), topic)
+        Wanted(wire.ConfigAlteration(TOPIC_RESOURCE, topic, [config_change(*pair) for pair in keys.items()]), topic)
         for topic, keys in changes.items()
     ]
     check_names(wanted)
@@ -175,7 +175,7 @@ def _new_topic(topic: NewTopic, validate_only: bool) -> wire.NewTopic:
     return wire.NewTopic(topic.name, topic.partitions, topic.replication_factor, settings, fixed, topic_id)
 
 
-def _change(key: str, value: str | None) -> wire.ConfigChange:
+def config_change(key: str, value: str | None) -> wire.ConfigChange:
     if value is None:
         return wire.ConfigChange(key, ConfigOperation.DELETE)
     return wire.ConfigChange(key, ConfigOperation.SET, str(value))

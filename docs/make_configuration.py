@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.broker.config import BrokerConfig, property_name
+from ottla.broker.dynamic_config import FOR_ALL_ONLY
 from ottla.broker.storage.log_config import TOPIC_CONFIGS
 from ottla.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 
@@ -17,9 +18,12 @@ def page() -> str:
         "## Broker",
         "",
         "Defaults, then the properties file, then the environment (`OTTLA_BROKER_ID`), then `-o key=value`.",
+        "Those that are marked can be changed while brokers run, for one of them or for all (`ottla cluster config`; Kafka's",
+        "AlterConfigs): what is set for all counts more than what a broker was started with, what is set for one counts most.",
+        f"For all only: {', '.join(f'`{name}`' for name in sorted(FOR_ALL_ONLY))}.",
         "",
     ]
-    lines += table(BrokerConfig, property_name)
+    lines += broker_table()
     lines += ["", "## Topic", "", "| setting | allowed |", "|---|---|"]
     lines += [f"| `{name}` | {allowed} |" for name, (allowed, _) in sorted(TOPIC_CONFIGS.items())]
     shared = {field.name for field in fields(ClientConfig)}
@@ -29,6 +33,13 @@ def page() -> str:
         if len(own) > 2:
             lines += ["", f"## {title}", "", *own]
     return "\n".join(lines) + "\n"
+
+
+def broker_table() -> list[str]:
+    head, line, *rows = table(BrokerConfig, property_name)
+    marks = ["yes" if field.metadata["running"] else "" for field in fields(BrokerConfig)]
+    marked = [f"{row} {mark} |" for row, mark in zip(rows, marks, strict=True)]
+    return [f"{head} while running |", f"{line}---|", *marked]
 
 
 def table(cls: Any, name_of: Any = str, leave_out: frozenset[str] | set[str] = frozenset()) -> list[str]:

@@ -111,6 +111,8 @@ class AlterConfigsRequest(Request):
     resources: list[ConfigReplacement]
     timeout_ms: int
     validate_only: bool = False
+    any_broker: bool = False
+    """Whoever is asked has the controller do it; else it must be the controller that is asked."""
 
 
 class ConfigOperation(IntEnum):
@@ -144,14 +146,19 @@ class IncrementalAlterConfigsRequest(Request):
     resources: list[ConfigAlteration]
     timeout_ms: int
     validate_only: bool = False
+    any_broker: bool = False
 
 
 class ConfigSource(IntEnum):
     """Kafka's numbers for where a setting comes from."""
 
     TOPIC = 1
+    DYNAMIC_BROKER = 2
+    """Set for the broker while it runs,"""
+    DYNAMIC_DEFAULT_BROKER = 3
+    """or for all of them."""
     BROKER = 4
-    """The broker's own settings."""
+    """What the broker was started with."""
     DEFAULT = 5
 
 
@@ -162,12 +169,22 @@ class ConfigsToDescribe(Message):
     """None: all."""
 
 
+class ConfigSynonym(Message):
+    """A value that counts where those before it say nothing."""
+
+    key: str
+    value: str
+    source: int
+
+
 class ConfigEntry(Message):
     key: str
     value: str | None
     source: int
     read_only: bool = False
     sensitive: bool = False
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    """Where the value comes from, and what would count else: the first is the value's own."""
 
 
 class DescribedConfigs(Failure):

@@ -60,6 +60,14 @@ class TopicConfig(Message):
     config: dict[str, str]
 
 
+class SettingsTold(Message):
+    """What a broker was told while it runs, or all of them."""
+
+    broker: str
+    """Its number, or "" for all brokers."""
+    config: dict[str, str]
+
+
 class ControlRequest(Request):
     """Base of what only a controller sends, fenced by its epoch and by the epoch of the broker that it means.
 
@@ -104,6 +112,8 @@ class UpdateMetadataRequest(ControlRequest):
     more: bool = False
     """Whether another piece follows: until the last one has come, the broker knows no later version than before."""
     cause: str = ""
+    settings: tuple[SettingsTold, ...] = ()
+    """All that brokers were told while they run."""
 
 
 class ControlledShutdownResponse(Message):

@@ -169,6 +169,10 @@ class FetchSessionIdNotFound(OttlaError, code=70, retriable=True):
     """The broker does not know what was fetched over this connection before: begin anew."""
 
 
+class InvalidFetchSessionEpoch(OttlaError, code=71, retriable=True):
+    """A fetch is not the one that follows the last: begin anew."""
+
+
 class FencedLeaderEpoch(OttlaError, code=74, retriable=True, refresh_metadata=True):
     """The request names an older leader epoch than the current one."""
 
@@ -219,6 +223,18 @@ class UnknownTopicId(OttlaError, code=100, retriable=True, refresh_metadata=True
 
 class InconsistentTopicId(OttlaError, code=103, retriable=True, refresh_metadata=True):
     """The data on disk belongs to an earlier topic of the same name."""
+
+
+class FetchSessionTopicIdError(OttlaError, code=106, retriable=True):
+    """What is kept was named by topics' names and is fetched by their ids, or the other way round: begin anew."""
+
+
+class MismatchedEndpointType(OttlaError, code=114):
+    """A controller's endpoint was asked for, and this is a broker's."""
+
+
+class UnsupportedEndpointType(OttlaError, code=115):
+    """There are no endpoints of this kind."""
 
 
 class UnreadableRecords(CorruptMessage):

@@ -120,6 +120,12 @@ class ProduceRequest(Request):
     """Whether the answer shall tell leader, epoch, in-sync replicas and high watermark as they were at the acknowledgement."""
 
 
+class TransactionalProduceRequest(ProduceRequest):
+    """Records of a transaction, which Kafka's clients may send. Never spoken natively, and refused: there are none here."""
+
+    transactional_id: str = ""
+
+
 # --- Fetch ---------------------------------------------------------------------------------------------------------------
 
 
@@ -185,6 +191,30 @@ class FetchRequest(Request):
     """With ``since_last``: what is fetched no more."""
     keep: bool = False
     """From a consumer that begins: keep what is named here for the fetches that follow."""
+
+
+NO_SESSION = 0
+FIRST_EPOCH = 0
+FINAL_EPOCH = -1
+
+
+class NumberedFetchResponse(FetchResponse):
+    session_id: int = NO_SESSION
+    """What is kept has this number, if it is kept."""
+
+
+class NumberedFetchRequest(FetchRequest):
+    """A fetch of Kafka's clients, who number what is kept for them and the fetches of it (KIP-227). Never spoken natively.
+
+    FIRST_EPOCH and FINAL_EPOCH name all, and the first asks to have it kept; other epochs go on, and name what has changed.
+    """
+
+    response = NumberedFetchResponse
+    session_id: int = NO_SESSION
+    session_epoch: int = FINAL_EPOCH
+    by_id: bool = False
+    """Topics are named by their ids: by those alone what is kept is found again, and ``dropped`` has them in place of names.
+    A part whose id no topic has, as far as is known here, has no topic."""
 
 
 # --- InitProducerId -----------------------------------------------------------------------------------------------------

@@ -36,14 +36,22 @@ class AutoTopics:
     """Makes missing topics: each once, however many ask for it. ``create`` has the controller do it, wherever that is."""
 
     def __init__(
-        self, view: ClusterView, create: Callable[[NewTopic, float], Awaitable[None]], defaults: TopicDefaults
+        self,
+        view: ClusterView,
+        create: Callable[[NewTopic, float], Awaitable[None]],
+        defaults: Callable[[], TopicDefaults],
+        enabled: Callable[[], bool] = lambda: True,
     ) -> None:
         self._view = view
         self._create = create
         self._defaults = defaults
+        self._enabled = enabled
         self._begun: dict[str, asyncio.Event] = {}
 
     def missing(self, names: list[str]) -> list[str]:
+        """Those that are to be made."""
+        if not self._enabled():
+            return []
         return [name for name in names if self._view.topic(name) is None]
 
     async def make(self, names: list[str]) -> None:
@@ -63,7 +71,7 @@ class AutoTopics:
             return
         done = self._begun[name] = asyncio.Event()
         try:
-            await self._create(NewTopic(name, *self._defaults, {}), CREATE_TIMEOUT_S)
+            await self._create(NewTopic(name, *self._defaults(), {}), CREATE_TIMEOUT_S)
             logger.info("topic created for a client that asked for it topic=%s", name)
         except TopicAlreadyExists:
             pass  # another broker was asked, too

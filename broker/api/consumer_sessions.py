@@ -24,13 +24,15 @@ WAIT_MAX_S = 300.0
 KEPT_MAX = 400_000
 """How many partitions are kept for all consumers together, a few hundred bytes each. Who finds no room names all, each time."""
 
+NOTHING_TOLD = -1
+
 PartitionKey = tuple[str, int]
 
 
 class Wanted:
     """From where a consumer wants one partition."""
 
-    __slots__ = ("answered", "part", "ready", "session")
+    __slots__ = ("answered", "part", "ready", "session", "told_high_watermark", "told_start")
 
     def __init__(self, session: "ConsumerSession", part: FetchPart) -> None:
         self.session = session
@@ -39,6 +41,9 @@ class Wanted:
         """How many bytes there are for it, as far as that matters to whether its fetch must wait."""
         self.answered = False
         """Records or an error are on the way: where the consumer goes on we shall know when it names the partition again."""
+        self.told_high_watermark = NOTHING_TOLD
+        self.told_start = NOTHING_TOLD
+        """What its client knows of it without asking, in a numbered session."""
 
 
 class ConsumerSession:
@@ -73,16 +78,19 @@ class ConsumerSession:
         self.end_wait()
         self._max_bytes = min(max(request.max_bytes, 0), ANSWER_MAX)
         self._want_bytes(min(max(request.min_bytes, 0), max(self._max_bytes, 1)))
-        for drop in request.dropped:
-            self._drop((drop.topic, drop.partition))
-        for part in request.parts:
-            self._name(part)
+        self._take(request)
         self._look()
         wait_s = min(max(request.max_wait_ms, 0) / 1000, WAIT_MAX_S)
         if wait_s == 0 or self._is_enough():
-            return self._gather() or _nothing()
+            return self._gather() or self._nothing()
         waiting = self._waiting = self._sessions.room.wait(self._attempt, self._time_is_over, (), wait_s)
         return waiting
+
+    def _take(self, request: FetchRequest) -> None:
+        for drop in request.dropped:
+            self._drop((drop.topic, drop.partition))
+        for part in request.parts:
+            self._name((part.topic, part.partition), part)
 
     def _want_bytes(self, min_bytes: int) -> None:
         if min_bytes != self._min_bytes:  # what is ready was counted by another measure
@@ -90,24 +98,24 @@ class ConsumerSession:
                 self._fresh[wanted] = None
         self._min_bytes = min_bytes
 
-    def _name(self, part: FetchPart) -> None:
-        key = (part.topic, part.partition)
+    def _name(self, key: PartitionKey, part: FetchPart) -> None:
         wanted = self._wanted.get(key)
         if wanted is None:
             wanted = self._wanted[key] = Wanted(self, part)
-            self._sessions.watch(key, wanted)
+            self._sessions.watch((part.topic, part.partition), wanted)
         else:
             wanted.part = part
             wanted.answered = False
             self._no_news(wanted)
         self._fresh[wanted] = None
 
-    def _drop(self, key: PartitionKey) -> None:
+    def _drop(self, key: PartitionKey) -> Wanted | None:
         wanted = self._wanted.pop(key, None)
         if wanted is not None:
             self._no_news(wanted)
             self._fresh.pop(wanted, None)
-            self._sessions.unwatch(key, wanted)
+            self._sessions.unwatch((wanted.part.topic, wanted.part.partition), wanted)
+        return wanted
 
     def end_wait(self) -> None:
         """If its last fetch still waits, answer it: with what there is, if that is taken."""
@@ -121,7 +129,7 @@ class ConsumerSession:
         for key in list(self._wanted):
             self._drop(key)
         if waiting is not None:
-            waiting.give(_nothing())
+            waiting.give(self._nothing())
 
     # --- what happens to partitions --------------------------------------------------------------------------------------
 
@@ -203,9 +211,9 @@ class ConsumerSession:
         """What there is; nothing for a consumer that has not taken what it was given before."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None and not self.peer.takes(waiting):
-            return _nothing()
+            return self._nothing()
         self._look()
-        return self._gather() or _nothing()
+        return self._gather() or self._nothing()
 
     def _gather(self) -> Reply | None:
         """An answer of all that is refused and of as many records as may be, if there is anything."""
@@ -214,12 +222,14 @@ class ConsumerSession:
         size = self._take_records(results, attachments)
         refused, self._refused = self._refused, {}
         for wanted, why in refused.items():
-            wanted.answered = True
-            results.insert(0, self._refusal(wanted.part, why))
+            result = self._refusal(wanted.part, why)
+            self._answered(wanted, result)
+            results.insert(0, result)
+        self._add_unasked(results)
         if not results:
             return None
         self._sessions.bytes_out.count += size
-        return Reply(FetchResponse(results, True), attachments)
+        return self._reply(results, attachments)
 
     def _take_records(self, results: list[FetchPartResult], attachments: list[Buffer]) -> int:
         """Add records, of those first that have waited longest; how many bytes."""
@@ -245,20 +255,31 @@ class ConsumerSession:
                 self._no_news(wanted)
                 continue
             self._no_news(wanted)
-            wanted.answered = True
             attachments += views
             size += count
             left -= count
-            results.append(
-                FetchPartResult(
-                    0, "", part.topic, part.partition, count, partition.high_watermark, partition.log.log_start_offset,
-                    partition.leader, partition.leader_epoch,
-                )
+            result = FetchPartResult(
+                0, "", part.topic, part.partition, count, partition.high_watermark, partition.log.log_start_offset,
+                partition.leader, partition.leader_epoch,
             )  # fmt: skip
+            self._answered(wanted, result)
+            results.append(result)
         return size
 
     def _refusal(self, part: FetchPart, why: OttlaError) -> FetchPartResult:
         return refusal(part, why, self._sessions.partitions, self._sessions.view)
+
+    def _answered(self, wanted: Wanted, result: FetchPartResult) -> None:
+        wanted.answered = True
+
+    def _add_unasked(self, results: list[FetchPartResult]) -> None:
+        """For sessions that tell of partitions without records: see numbered_sessions.py."""
+
+    def _reply(self, results: list[FetchPartResult], attachments: list[Buffer]) -> Reply:
+        return Reply(FetchResponse(results, True), attachments)
+
+    def _nothing(self) -> Reply:
+        return self._reply([], [])
 
 
 class ConsumerSessions:
@@ -284,11 +305,16 @@ class ConsumerSessions:
 
     def begin(self, peer: Peer, count: int) -> ConsumerSession | None:
         """A session for who names ``count`` partitions, in place of the one before; None if there is no room."""
-        self.end(peer)
+        session = ConsumerSession(self, peer)
+        return session if self.put(session, count) else None
+
+    def put(self, session: ConsumerSession, count: int) -> bool:
+        """Keep ``count`` partitions by this session, in place of the one before; False if there is no room."""
+        self.end(session.peer)
         if self._kept + count > self.kept_max:
-            return None
-        session = self._sessions[peer] = ConsumerSession(self, peer)
-        return session
+            return False
+        self._sessions[session.peer] = session
+        return True
 
     def get(self, peer: Peer, count: int) -> ConsumerSession:
         """What is kept for it, if ``count`` more find room; else it must begin anew."""
@@ -299,6 +325,9 @@ class ConsumerSessions:
             self.end(peer)
             raise FetchSessionIdNotFound(f"more than {self.kept_max} partitions would be kept for consumers")
         return session
+
+    def find(self, peer: Peer) -> ConsumerSession | None:
+        return self._sessions.get(peer)
 
     def end(self, peer: Hashable) -> None:
         """Its connection has gone, or it begins anew. (What waits is abandoned with a connection, or told nothing here.)"""
@@ -327,10 +356,6 @@ class ConsumerSessions:
         if watching is not None:
             for wanted in watching:
                 wanted.session.touch(wanted)
-
-
-def _nothing() -> Reply:
-    return Reply(FetchResponse([], True))
 
 
 def refusal(part: FetchPart, why: OttlaError, partitions: Partitions, view: ClusterView) -> FetchPartResult:

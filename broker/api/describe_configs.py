@@ -4,11 +4,10 @@ Any broker answers for topics, each for itself of its own.
 """
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
 
 from ottla.broker.cluster_view import ClusterView
-from ottla.broker.config import BrokerConfig, property_name
-from ottla.broker.storage.log_config import TOPIC_CONFIGS, LogConfig
+from ottla.broker.dynamic_config import DEFAULT_OF, BrokerSettings
+from ottla.broker.storage.log_config import TOPIC_CONFIGS
 from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.admin import (
@@ -17,6 +16,7 @@ from ottla.wire.admin import (
     ConfigEntry,
     ConfigSource,
     ConfigsToDescribe,
+    ConfigSynonym,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribedConfigs,
@@ -35,36 +35,11 @@ WITHOUT_BROKER_SETTING = {
 """What a topic has where it says nothing, and no broker can say otherwise."""
 
 
-def broker_defaults(log: LogConfig, min_insync: int) -> dict[str, str]:
-    """What topics have on a broker where they say nothing themselves."""
-    named = {field.name.replace("_", "."): str(getattr(log, field.name)) for field in fields(log)}
-    everything = {**WITHOUT_BROKER_SETTING, **named, "min.insync.replicas": str(min_insync)}
-    return {key: everything[key] for key in TOPIC_CONFIGS}
-
-
-BUILT_IN = broker_defaults(LogConfig(), 1)
-
-
-def broker_settings(config: BrokerConfig) -> tuple[ConfigEntry, ...]:
-    """All settings of a broker. They are read when it starts, and those that are secret are not told."""
-    entries = []
-    for field in fields(config):
-        value, secret = getattr(config, field.name), not field.repr
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        own = field.default is MISSING or value != field.default
-        source = ConfigSource.BROKER if own else ConfigSource.DEFAULT
-        entries.append(ConfigEntry(property_name(field.name), None if secret else text, source, True, secret))
-    return tuple(entries)
-
-
 class DescribeConfigsHandler:
-    """``defaults`` is what ``broker_defaults`` gave for this broker, ``settings`` what ``broker_settings`` did."""
+    """``settings`` are this broker's."""
 
-    def __init__(
-        self, view: ClusterView, defaults: Mapping[str, str], broker_id: int, settings: tuple[ConfigEntry, ...]
-    ) -> None:
+    def __init__(self, view: ClusterView, broker_id: int, settings: BrokerSettings) -> None:
         self._view = view
-        self._defaults = defaults
         self._broker_id = broker_id
         self._settings = settings
 
@@ -95,21 +70,29 @@ class DescribeConfigsHandler:
         topic = self._view.topic(check_topic_name(resource.name))
         if topic is None:
             raise UnknownTopicOrPartition(f"topic {resource.name!r} does not exist", topic=resource.name)
-        keys = [*self._defaults, *(key for key in topic.config if key not in self._defaults)]
+        keys = [*TOPIC_CONFIGS, *(key for key in topic.config if key not in TOPIC_CONFIGS)]
         wanted = keys if resource.keys is None else [key for key in keys if key in resource.keys]
         return tuple(self._entry(key, topic.config) for key in wanted)
 
     def _broker_entries(self, resource: ConfigsToDescribe) -> tuple[ConfigEntry, ...]:
         if not resource.name:
-            return ()  # what all brokers were told at run time: nothing can be
-        if resource.name != str(self._broker_id):
+            entries = self._settings.entries_of_all()
+        elif resource.name == str(self._broker_id):
+            entries = self._settings.entries()
+        else:
             raise InvalidRequest(
                 f"this is broker {self._broker_id}: ask broker {resource.name[:40]!r} for its settings"
             )
-        return tuple(entry for entry in self._settings if resource.keys is None or entry.key in resource.keys)
+        return tuple(entry for entry in entries if resource.keys is None or entry.key in resource.keys)
 
     def _entry(self, key: str, config: Mapping[str, str]) -> ConfigEntry:
+        """A topic's own setting counts, then its broker's."""
+        if key in DEFAULT_OF:
+            known = self._settings.synonyms(DEFAULT_OF[key])
+        elif key in WITHOUT_BROKER_SETTING:
+            known = (ConfigSynonym(key, WITHOUT_BROKER_SETTING[key], ConfigSource.DEFAULT),)
+        else:
+            known = ()
         if key in config:
-            return ConfigEntry(key, config[key], ConfigSource.TOPIC)
-        value = self._defaults[key]
-        return ConfigEntry(key, value, ConfigSource.DEFAULT if value == BUILT_IN[key] else ConfigSource.BROKER)
+            known = (ConfigSynonym(key, config[key], ConfigSource.TOPIC), *known)
+        return ConfigEntry(key, known[0].value, known[0].source, synonyms=known)

@@ -1,7 +1,8 @@
 """Fetch: give record batches of many partitions, waiting for enough of them if there are not."""
 
 from ottla.broker.api.consumer_sessions import WAIT_MAX_S, ConsumerSessions, refusal
-from ottla.broker.api.parts import ANSWER_MAX, check_parts
+from ottla.broker.api.numbered_sessions import NumberedSessions, unknown_id
+from ottla.broker.api.parts import ANSWER_MAX, check_parts, check_parts_by_id
 from ottla.broker.api.replica_fetch import ReplicaFetchHandler
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.metrics import Metrics
@@ -14,7 +15,17 @@ from ottla.wire.batch import Buffer
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import OttlaError
 from ottla.wire.messages import CONSUMER
-from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
+from ottla.wire.requests import (
+    FINAL_EPOCH,
+    FIRST_EPOCH,
+    NO_SESSION,
+    FetchPart,
+    FetchPartResult,
+    FetchRequest,
+    FetchResponse,
+    NumberedFetchRequest,
+    NumberedFetchResponse,
+)
 
 
 class FetchHandler:
@@ -38,10 +49,13 @@ class FetchHandler:
         self._bytes_out = metrics.bytes_out
         self._for_replicas = for_replicas
         self._sessions = sessions
+        self._numbered = NumberedSessions(sessions)
 
     def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply | Later:
         request = incoming.message
         assert isinstance(request, FetchRequest)
+        if isinstance(request, NumberedFetchRequest):
+            return self._of_number(request, connection)
         check_parts(request.parts)
         if request.replica_id != CONSUMER:
             return self._for_replicas(request, connection)
@@ -51,13 +65,31 @@ class FetchHandler:
             session = self._sessions.begin(connection, len(request.parts))
             if session is not None:
                 return session.fetch(request)
+        return self._of_all(request, connection)
+
+    def _of_number(self, request: NumberedFetchRequest, connection: Peer) -> Reply | Later:
+        """As Kafka's clients ask: whoever names everything gives up the session that it had."""
+        if request.by_id:
+            check_parts_by_id(request.parts)
+        else:
+            check_parts(request.parts)
+        if request.replica_id != CONSUMER:
+            return self._for_replicas(request, connection)
+        if request.session_epoch not in (FIRST_EPOCH, FINAL_EPOCH):
+            return self._numbered.fetch(connection, request)
+        if request.session_id != NO_SESSION:
+            self._numbered.end(connection, request.session_id)
+        return self._of_all(request, connection)
+
+    def _of_all(self, request: FetchRequest, connection: Peer) -> Reply | Later:
+        """Answer for every part, and keep nothing but what is asked for with a number."""
         fetch = _Fetch(self._partitions, self._view, request)
         wait_s = min(max(request.max_wait_ms, 0) / 1000, WAIT_MAX_S)
         fetch.look()
         if fetch.satisfied or not request.parts:
-            return self._reply(fetch)
+            return self._reply(fetch, connection)
         if wait_s == 0:
-            return self._reply_again(fetch)  # a glance has no results
+            return self._reply_again(fetch, connection)  # a glance has no results
         waiting = fetch.waiting = self._room.wait(
             lambda: self._reply_if_enough(fetch, connection),
             lambda: self._reply_in_time(fetch, connection),
@@ -70,36 +102,44 @@ class FetchHandler:
         if fetch.waiting is None or not connection.takes(fetch.waiting) or not fetch.enough():
             return None
         fetch.waiting = None
-        return self._reply(fetch)
+        return self._reply(fetch, connection)
 
     def _reply_in_time(self, fetch: "_Fetch", connection: Peer) -> Reply:
         """Time is over. A peer that has not taken what it was given before gets no records: it can ask again."""
         if fetch.waiting is not None and not connection.takes(fetch.waiting):
             fetch.may_read = False
         fetch.waiting = None
-        return self._reply_again(fetch)
+        return self._reply_again(fetch, connection)
 
-    def _reply(self, fetch: "_Fetch") -> Reply:
+    def _reply(self, fetch: "_Fetch", connection: Peer) -> Reply:
         self._bytes_out.count += fetch.size
-        return Reply(FetchResponse(fetch.results), fetch.attachments)
+        request = fetch.request
+        if not isinstance(request, NumberedFetchRequest):
+            return Reply(FetchResponse(fetch.results), fetch.attachments)
+        for part, result in zip(request.parts, fetch.results, strict=True):
+            result.topic_id = part.topic_id
+        number = NO_SESSION
+        if request.session_epoch == FIRST_EPOCH:
+            number = self._numbered.begin(connection, request, fetch.results)
+        return Reply(NumberedFetchResponse(fetch.results, number != NO_SESSION, number), fetch.attachments)
 
-    def _reply_again(self, fetch: "_Fetch") -> Reply:
+    def _reply_again(self, fetch: "_Fetch", connection: Peer) -> Reply:
         fetch.read()
-        return self._reply(fetch)
+        return self._reply(fetch, connection)
 
 
 class _Fetch:
     """One fetch request being answered."""
 
     __slots__ = (
-        "_min_bytes", "_partitions", "_request", "_seen", "_view", "attachments", "failed", "may_read", "results", "size",
+        "_min_bytes", "_partitions", "_seen", "_view", "attachments", "failed", "may_read", "request", "results", "size",
         "waiting",
     )  # fmt: skip
 
     def __init__(self, partitions: Partitions, view: ClusterView, request: FetchRequest) -> None:
         self._partitions = partitions
         self._view = view
-        self._request = request
+        self.request = request
         self._min_bytes = max(request.min_bytes, 0)
         self._seen: list[tuple[Partition, int, int]] = []
         self.size = 0
@@ -119,7 +159,7 @@ class _Fetch:
             self.read()
             return
         seen = self._seen
-        for part in self._request.parts:
+        for part in self.request.parts:
             partition = self._partitions.get(part.topic, part.partition)
             if (
                 partition is None
@@ -134,8 +174,8 @@ class _Fetch:
         """Read anew what there is."""
         self.size, self.failed = 0, False
         self.results, self.attachments, self._seen = [], [], []
-        left = min(max(self._request.max_bytes, 0), ANSWER_MAX) if self.may_read else 0
-        for part in self._request.parts:
+        left = min(max(self.request.max_bytes, 0), ANSWER_MAX) if self.may_read else 0
+        for part in self.request.parts:
             left -= self._read_part(part, left)
 
     def enough(self) -> bool:
@@ -185,5 +225,8 @@ class _Fetch:
     def _refuse(self, part: FetchPart, why: OttlaError) -> int:
         """Answer a part that cannot be read."""
         self.failed = True
-        self.results.append(refusal(part, why, self._partitions, self._view))
+        if not part.topic and part.topic_id:
+            self.results.append(unknown_id(part))
+        else:
+            self.results.append(refusal(part, why, self._partitions, self._view))
         return 0

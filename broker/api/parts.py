@@ -5,6 +5,7 @@ from typing import Protocol
 
 from ottla.wire.errors import InvalidRequest, InvalidTopic, NotLeaderOrFollower, OttlaError, UnknownTopicOrPartition
 from ottla.wire.names import NO_LEADER, check_topic_name
+from ottla.wire.requests import FetchPart
 
 PARTS_MAX = 10_000
 
@@ -22,10 +23,22 @@ def check_parts(parts: Sequence[Part], *, repeated: bool = False) -> None:
     count = len(parts)
     if count < 2:
         return
-    if count > PARTS_MAX:
-        raise InvalidRequest(f"{count} parts in one request; at most {PARTS_MAX}")
+    _check_count(count)
     if not repeated and len({(part.topic, part.partition) for part in parts}) != count:
         raise InvalidRequest(f"{count} parts in one request, and some name the same partition")
+
+
+def check_parts_by_id(parts: Sequence[FetchPart]) -> None:
+    """The same for parts that name topics by their ids: some of those may be unknown."""
+    count = len(parts)
+    _check_count(count)
+    if len({(part.topic_id, part.partition) for part in parts}) != count:
+        raise InvalidRequest(f"{count} parts in one request, and some name the same partition")
+
+
+def _check_count(count: int) -> None:
+    if count > PARTS_MAX:
+        raise InvalidRequest(f"{count} parts in one request; at most {PARTS_MAX}")
 
 
 def client_error(error: OttlaError, topic: str, leader: int = NO_LEADER) -> OttlaError:

@@ -17,10 +17,17 @@ from ottla.wire.errors import (
     NotLeaderOrFollower,
     OttlaError,
     RequestTimedOut,
+    TransactionalIdAuthorizationFailed,
 )
 from ottla.wire.messages import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from ottla.wire.names import NO_EPOCH
-from ottla.wire.requests import ProducePart, ProducePartResult, ProduceRequest, ProduceResponse
+from ottla.wire.requests import (
+    ProducePart,
+    ProducePartResult,
+    ProduceRequest,
+    ProduceResponse,
+    TransactionalProduceRequest,
+)
 
 TIMEOUT_MAX_S = 300.0
 
@@ -53,6 +60,10 @@ class ProduceHandler:
         assert isinstance(request, ProduceRequest)
         if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise InvalidRequiredAcks(f"acks={request.acks}; allowed are 0, 1 and -1 (all)")
+        if isinstance(request, TransactionalProduceRequest):
+            raise TransactionalIdAuthorizationFailed(
+                f"records of the transaction {request.transactional_id[:40]!r}; there are no transactions here"
+            )
         # A partition may come several times. What can be tried again keeps from one part of it what it keeps from the next
         # (who leads, who is in sync, the disk: none changes in between), so no batch overtakes one that will come again.
         check_parts(request.parts, repeated=True)

@@ -20,6 +20,7 @@ from ottla.wire.control import LeaderAndIsrRequest
 from ottla.wire.errors import StaleBrokerEpoch, StaleControllerEpoch
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
+from ottla.zk.broker_configs import load_broker_configs
 from ottla.zk.election import ControllerTerm
 from ottla.zk.isr_notifications import take_isr_changes
 from ottla.zk.membership import fence, live_brokers
@@ -108,10 +109,12 @@ class ControlLoop:
         # Brokers first: who says that it lacks records must not find itself in an ISR that was read before it said so.
         brokers = await self._first_brokers(cause)
         topics = await load_topics(self._session)
+        settings = await load_broker_configs(self._session)
         for name, why in topics.malformed.items():
             logger.error("topic ignored topic=%s error=%s", name, why)
         await self._links.follow(brokers)
-        await self._executor.act(self._state.loaded(brokers, topics.topics.values(), topics.deleting), cause)
+        loaded = self._state.loaded(brokers, topics.topics.values(), topics.deleting, settings)
+        await self._executor.act(loaded, cause)
 
     async def _first_brokers(self, cause: Cause) -> dict[int, Broker]:
         """Who lives when the term begins. A dead predecessor is fenced first, so that its partitions are not given to it."""

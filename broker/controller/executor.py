@@ -12,6 +12,7 @@ from ottla.broker.controller.decisions.actions import (
     ReadAgain,
     RemoveTopic,
     Tell,
+    WriteBrokerConfig,
     WriteConfig,
     WriteStates,
     WriteTopic,
@@ -24,6 +25,7 @@ from ottla.broker.controller.removals import Removals
 from ottla.wire.control import StopReplicaRequest
 from ottla.wire.errors import StaleControllerEpoch, UnknownTopicOrPartition
 from ottla.wire.names import TopicPartition
+from ottla.zk.broker_configs import set_broker_config
 from ottla.zk.election import ControllerTerm
 from ottla.zk.errors import ConnectionLost, SessionExpired, ZkError
 from ottla.zk.metadata import (
@@ -76,6 +78,8 @@ class Executor:
                 told += await self._write_states(action, cause)
             elif isinstance(action, ReadAgain):
                 told += await self.read_again(action.name, cause)
+            elif isinstance(action, WriteBrokerConfig):
+                told += await self.act(await self._change_settings(action), cause)
             else:
                 follows = await self.act(await self._change_topic(action), cause)
                 if isinstance(action, RemoveTopic):
@@ -109,6 +113,12 @@ class Executor:
         told = await self.act(self._state.states_written(action.changes, results), cause)
         _say_what_is_lost(action.changes)
         return told
+
+    async def _change_settings(self, action: WriteBrokerConfig) -> list[Action]:
+        logger.info("settings are written broker=%s cause=%s", action.name or "all", action.cause)
+        with _known_outcome():
+            await set_broker_config(self._session, self._term, action.name, action.config)
+        return self._state.broker_config_changed(action.name, action.config)
 
     async def _change_topic(
         self, action: CreateTopic | CreatePartitions | WriteConfig | WriteTopic | MarkForDeletion | RemoveTopic

@@ -95,7 +95,7 @@ class ConsumerGroup:
         self.why = ""
         """What the present epoch began with."""
         self._topics = topics
-        self._times = times
+        self.times = times
         self._assignor = UNIFORM
         self._shared: Wanted | None = None
         """What the present target is for, if that is known."""
@@ -190,7 +190,7 @@ class ConsumerGroup:
         self._reconcile(member, owned, now)
         tell = joins or _is_whole(request) or member.assigned != before
         return ConsumerGroupHeartbeatResponse(
-            0, "", member.member_id, member.epoch, self._times.heartbeat_interval_ms,
+            0, "", member.member_id, member.epoch, self.times.heartbeat_interval_ms,
             by_topic(member.assigned) if tell else None,
         )  # fmt: skip
 
@@ -204,7 +204,7 @@ class ConsumerGroup:
         self._news = True
 
     def _heard(self, member: Consumer, now: float) -> None:
-        member.deadline = now + self._times.session_timeout_ms / 1000
+        member.deadline = now + self.times.session_timeout_ms / 1000
 
     @staticmethod
     def _wants_news(request: ConsumerGroupHeartbeatRequest) -> bool:
@@ -254,7 +254,7 @@ class ConsumerGroup:
         why = ""
         for member in self.members:
             if member.deadline <= now:
-                why = f"member {member.name} was not heard of for {self._times.session_timeout_ms} ms"
+                why = f"member {member.name} was not heard of for {self.times.session_timeout_ms} ms"
             elif member.revoking and member.revoking_until <= now:
                 why = f"member {member.name} kept what was revoked for {member.rebalance_timeout_ms} ms"
             else:

@@ -111,7 +111,7 @@ class Consumers:
     def __init__(self, group_id: str, make_id: Callable[[str], str], max_size: int, max_metadata_bytes: int) -> None:
         self._group_id = group_id
         self._make_id = make_id
-        self._max_size = max_size
+        self.max_size = max_size
         self._max_metadata_bytes = max_metadata_bytes
         self._members: dict[str, Consumer] = {}
         self._instances: dict[str, Consumer] = {}
@@ -175,7 +175,7 @@ class Consumers:
         return member
 
     def add(self, request: ConsumerGroupHeartbeatRequest) -> Consumer:
-        if len(self._members) >= self._max_size:
+        if len(self._members) >= self.max_size:
             raise GroupMaxSizeReached(f"group {self._group_id!r} has {len(self)} members, as many as it may have")
         member = Consumer(request.member_id or self._make_id(request.instance_id or ""), request.instance_id)
         self._add(member)

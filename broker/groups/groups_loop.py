@@ -77,6 +77,12 @@ class Groups:
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="groups")
 
+    def set_limits(self, limits: GroupLimits) -> None:
+        """From now on; members that are too many by the new ones stay."""
+        self.limits = self._kinds.limits = limits
+        for coordinated in self._groups.values():
+            self._kinds.limit(coordinated.group)
+
     async def stop(self) -> None:
         tasks = [task for task in (self._task, *self._loading.values()) if task is not None]
         for task in tasks:

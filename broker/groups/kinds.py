@@ -33,18 +33,28 @@ class GroupKinds:
 
     def __init__(self, view: ClusterView, limits: GroupLimits) -> None:
         self._topics = _KnownTopics(view)
-        self._limits = limits
+        self.limits = limits
 
     def load(self, group_id: str, record: GroupZnode, now: float) -> AnyGroup:
         group = self._new(group_id, record.kind)
         group.load(record, now)
         return group
 
+    def limit(self, group: AnyGroup) -> None:
+        """The limits may be others than when it was made."""
+        if isinstance(group, ConsumerGroup):
+            group.members.max_size, group.times = self.limits.consumer_max_size, self._times()
+        else:
+            group.members.max_size = self.limits.max_size
+
+    def _times(self) -> ConsumerGroupTimes:
+        return ConsumerGroupTimes(self.limits.consumer_session_timeout_ms, self.limits.consumer_heartbeat_interval_ms)
+
     def _new(self, group_id: str, kind: str) -> AnyGroup:
-        limits = self._limits
+        limits = self.limits
         if kind == CONSUMER_KIND:
-            times = ConsumerGroupTimes(limits.consumer_session_timeout_ms, limits.consumer_heartbeat_interval_ms)
-            return ConsumerGroup(group_id, _make_id, self._topics, max_size=limits.consumer_max_size, times=times)
+            size, times = limits.consumer_max_size, self._times()
+            return ConsumerGroup(group_id, _make_id, self._topics, max_size=size, times=times)
         initial_delay_s = limits.initial_rebalance_delay_ms / 1000
         return Group(group_id, _make_id, max_size=limits.max_size, initial_delay_s=initial_delay_s)
 

@@ -82,7 +82,7 @@ class Members:
         """``max_metadata_bytes``: what all members together may tell of themselves, so that a group fits into its znode."""
         self._group_id = group_id
         self._make_id = make_id
-        self._max_size = max_size
+        self.max_size = max_size
         self._max_metadata_bytes = max_metadata_bytes
         self._members: dict[str, Member] = {}
         self._instances: dict[str, Member] = {}
@@ -155,7 +155,7 @@ class Members:
         return self._new(request.member_id, request, now)
 
     def _new(self, member_id: str, request: JoinGroupRequest, now: float) -> Member:
-        if len(self._members) >= self._max_size:
+        if len(self._members) >= self.max_size:
             raise GroupMaxSizeReached(f"group {self._group_id!r} has {len(self)} members, as many as it may have")
         told = sum(len(data) for other in self._members.values() for _, data in other.protocols)
         mine = sum(len(protocol.metadata) for protocol in request.protocols)

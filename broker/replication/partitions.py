@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -46,6 +46,8 @@ class Partitions:
         self._events = events
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._configs: dict[str, TopicRules] = {}
+        self._topic_configs: dict[str, Mapping[str, int | bool | str]] = {}
+        """What topics say themselves."""
         self._step_downs = 0
         self._told: dict[tuple[str, int], tuple[int, bool]] = {}
         """In which life of this broker it was last told of each, and whether its records of it are waited for."""
@@ -93,6 +95,12 @@ class Partitions:
     def log_start_offset(self, topic: str, partition: int) -> int:
         found = self._partitions.get((topic, partition))
         return found.log.log_start_offset if found is not None else -1
+
+    def log_shortened(self, where: TopicPartition) -> None:
+        """Retention has let its oldest records go."""
+        partition = self._partitions.get(where)
+        if partition is not None:
+            self._events.changed(partition)
 
     # --- what the controller asks --------------------------------------------------------------------------------------
 
@@ -143,19 +151,30 @@ class Partitions:
             if partition.where.topic in changed:
                 self._put_in_force(partition, changed[partition.where.topic])
 
+    def set_defaults(self, defaults: LogConfig, min_insync: int) -> None:
+        """Put other settings of this broker into force where topics say nothing."""
+        self._defaults, self._default_min_insync = defaults, min_insync
+        self._configs = {topic: self._rules_by(parsed) for topic, parsed in self._topic_configs.items()}
+        for partition in self._partitions.values():
+            self._put_in_force(partition, self._rules(partition.where.topic))
+
     def _rules_of(self, topic: TopicConfig) -> "TopicRules":
         try:
             parsed = parse_topic_config(topic.config)
         except OttlaError as error:  # written into ZooKeeper by hand, or by a newer version
             logger.warning("topic config ignored topic=%s error=%s", topic.topic, error)
             parsed = {}
+        self._topic_configs[topic.topic] = parsed
+        return self._rules_by(parsed)
+
+    def _rules_by(self, parsed: Mapping[str, int | bool | str]) -> "TopicRules":
         min_insync = int(parsed.get("min.insync.replicas", self._default_min_insync))
         return TopicRules(self._defaults.with_topic_config(parsed), min_insync)
 
     def _put_in_force(self, partition: Partition, rules: "TopicRules") -> None:
-        partition.log.config = rules.log
-        if partition.min_insync != rules.min_insync:
-            partition.min_insync = rules.min_insync
+        before = partition.min_insync, partition.durable
+        partition.log.config, partition.min_insync = rules.log, rules.min_insync
+        if before != (partition.min_insync, partition.durable):
             partition.flushed()  # more or less is committed by the new rule, and those who wait must hear of it
 
     async def stop(self, parts: Sequence[StopReplicaPart]) -> None:

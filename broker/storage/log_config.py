@@ -47,7 +47,7 @@ class LogConfig:
         return replace(self, **{name: value for name, value in overrides.items() if name in names})
 
 
-def _integer(low: int, high: int = INTEGER_MAX) -> tuple[str, Callable[[str], int]]:
+def integer(low: int, high: int = INTEGER_MAX) -> tuple[str, Callable[[str], int]]:
     def parse(text: str) -> int:
         if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
             raise ValueError(text)
@@ -56,7 +56,7 @@ def _integer(low: int, high: int = INTEGER_MAX) -> tuple[str, Callable[[str], in
     return f"an integer from {low} to {high}", parse
 
 
-def _one_of(*choices: str) -> tuple[str, Callable[[str], str]]:
+def one_of(*choices: str) -> tuple[str, Callable[[str], str]]:
     def parse(text: str) -> str:
         if text not in choices:
             raise ValueError(text)
@@ -65,7 +65,7 @@ def _one_of(*choices: str) -> tuple[str, Callable[[str], str]]:
     return " or ".join(choices), parse
 
 
-def _boolean() -> tuple[str, Callable[[str], bool]]:
+def boolean() -> tuple[str, Callable[[str], bool]]:
     def parse(text: str) -> bool:
         return {"true": True, "false": False}[text.lower()]
 
@@ -73,20 +73,20 @@ def _boolean() -> tuple[str, Callable[[str], bool]]:
 
 
 TOPIC_CONFIGS: dict[str, tuple[str, Callable[[str], int | bool | str]]] = {
-    "cleanup.policy": _one_of("delete"),
-    "flush.policy": _one_of(FLUSH_OS, FLUSH_DURABLE),
-    "index.interval.bytes": _integer(0, SEGMENT_BYTES_MAX),
-    "max.message.bytes": _integer(HEADER_SIZE, SEGMENT_BYTES_MAX),
-    "message.timestamp.after.max.ms": _integer(0),
-    "message.timestamp.before.max.ms": _integer(0),
-    "message.timestamp.type": _one_of(CREATE_TIME, LOG_APPEND_TIME),
-    "min.insync.replicas": _integer(1, 2**31 - 1),
-    "record.format": _one_of(RECORD_FORMAT_COLUMNAR, RECORD_FORMAT_KAFKA),
-    "retention.bytes": _integer(-1),
-    "retention.ms": _integer(-1),
-    "segment.bytes": _integer(14, SEGMENT_BYTES_MAX),
-    "segment.ms": _integer(1),
-    "unclean.leader.election.enable": _boolean(),
+    "cleanup.policy": one_of("delete"),
+    "flush.policy": one_of(FLUSH_OS, FLUSH_DURABLE),
+    "index.interval.bytes": integer(0, SEGMENT_BYTES_MAX),
+    "max.message.bytes": integer(HEADER_SIZE, SEGMENT_BYTES_MAX),
+    "message.timestamp.after.max.ms": integer(0),
+    "message.timestamp.before.max.ms": integer(0),
+    "message.timestamp.type": one_of(CREATE_TIME, LOG_APPEND_TIME),
+    "min.insync.replicas": integer(1, 2**31 - 1),
+    "record.format": one_of(RECORD_FORMAT_COLUMNAR, RECORD_FORMAT_KAFKA),
+    "retention.bytes": integer(-1),
+    "retention.ms": integer(-1),
+    "segment.bytes": integer(14, SEGMENT_BYTES_MAX),
+    "segment.ms": integer(1),
+    "unclean.leader.election.enable": boolean(),
 }
 """Every setting that a topic may have: what is allowed, in words, and the function that reads it."""
 

@@ -197,6 +197,24 @@ class Admin:
         """All settings of topics, those that they leave to the broker too: key, value, and ``source`` (a ConfigSource)."""
         return self._thread.run(self._twin.describe_configs(topics, timeout=timeout))
 
+    def alter_broker_config(
+        self,
+        broker: int | None,
+        settings: Mapping[str, Setting] = NOTHING,
+        *,
+        unset: Iterable[str] = (),
+        validate_only: bool = False,
+        timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        """Change these settings of a running broker, or of all of them (None), and take those in ``unset`` away."""
+        self._thread.run(
+            self._twin.alter_broker_config(broker, settings, unset=unset, validate_only=validate_only, timeout=timeout)
+        )
+
+    def describe_broker_config(self, broker: int | None, *, timeout: float = DEFAULT_TIMEOUT_S) -> list[ConfigEntry]:
+        """All settings of a broker, with their ``source``; or (None) those that were set for all while they run."""
+        return self._thread.run(self._twin.describe_broker_config(broker, timeout=timeout))
+
     def reassign(
         self, name: str, partition: int, replicas: Iterable[int], *, timeout: float = DEFAULT_TIMEOUT_S
     ) -> None:

@@ -87,3 +87,33 @@ def test_what_cannot_be_drained_is_told(four: LocalCluster) -> None:
     assert replicas(four)[1] == 0
     described = json.loads(ottla("topic", "describe", "everywhere", "--format", "json", bootstrap=bootstrap).stdout)
     assert sorted(described["partitions"][0]["replicas"]) == [0, 2, 3]
+
+
+def test_settings_are_changed_while_brokers_run(four: LocalCluster) -> None:
+    bootstrap = four.bootstrap
+
+    def shown(*arguments: str) -> dict[str, tuple[str, str]]:
+        done = ottla("cluster", "config", *arguments, "--format", "json", bootstrap=bootstrap)
+        assert done.returncode == 0, done.stderr
+        return {one["key"]: (one["value"], one["source"]) for one in json.loads(done.stdout)}
+
+    done = ottla(
+        "cluster", "config", "--set", "log.retention.ms=7000", "--set", "num.partitions=2", bootstrap=bootstrap
+    )
+    assert (done.returncode, done.stdout) == (0, "altered all brokers\n"), done.stderr
+    assert ottla("cluster", "config", "--broker", "2", "--set", "num.partitions=3", bootstrap=bootstrap).returncode == 0
+    assert shown() == {"log.retention.ms": ("7000", "all brokers"), "num.partitions": ("2", "all brokers")}
+    of_two = shown("--broker", "2")
+    assert (of_two["num.partitions"], of_two["log.retention.ms"]) == (("3", "this broker"), ("7000", "all brokers"))
+    assert shown("--broker", "1")["num.partitions"] == ("2", "all brokers")
+    refused = ottla("cluster", "config", "--set", "log.dirs=/x", bootstrap=bootstrap)
+    assert refused.returncode != 0
+    assert "is read when a broker starts" in refused.stderr
+    nobody = ottla("cluster", "config", "--broker", "77", bootstrap=bootstrap)
+    assert (nobody.returncode != 0, "there is no broker 77" in nobody.stderr) == (True, True)
+    for arguments in (
+        ["--unset", "log.retention.ms", "--unset", "num.partitions"],
+        ["--broker", "2", "--unset", "num.partitions"],
+    ):
+        assert ottla("cluster", "config", *arguments, bootstrap=bootstrap).returncode == 0
+    assert shown() == {}

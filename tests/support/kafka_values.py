@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import typing
 import uuid
 from collections.abc import Sequence
 from enum import Enum
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from ottla.wire.kafka.fields import STRUCTURE, Field, request_schema
 from ottla.wire.kafka.schemas import struct_writer
+from tests.support.kafka_tables import struct_of
 
 ERROR_CODES = st.sampled_from([0, 1, 3, 6, 15, 25, 35, 41, 79, 100])
 NUMBERS = {
@@ -62,6 +64,24 @@ def frame(api: int, version: int, flexible: bool, body: bytes, client_id: str = 
     name = client_id.encode()
     head = api.to_bytes(2, "big") + version.to_bytes(2, "big") + (7).to_bytes(4, "big") + len(name).to_bytes(2, "big")
     return head + name + (b"\0" if flexible else b"") + body
+
+
+def entity_of(schema: Any, values: dict[str, Any]) -> Any:
+    """kio's object with the fields that its version has, from plain values."""
+    hints = typing.get_type_hints(schema)
+    given = {}
+    for field in dataclasses.fields(schema):
+        if field.name not in values:
+            continue
+        value, inner = values[field.name], struct_of(hints[field.name])
+        if inner is not None and value is not None:
+            value = tuple(entity_of(inner, one) for one in value)
+        elif isinstance(value, list):
+            value = tuple(value)
+        if str(field.metadata.get("kafka_type")).startswith("timedelta"):
+            value = datetime.timedelta(milliseconds=value)
+        given[field.name] = value
+    return schema(**given)
 
 
 def plain(entity: Any) -> Any:

@@ -5,11 +5,12 @@ from typing import Any
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import (
     NO_ERROR,
-    InvalidRequest,
     LeaderNotAvailable,
+    MismatchedEndpointType,
     OttlaError,
     TransactionalIdAuthorizationFailed,
     UnknownTopicId,
+    UnsupportedEndpointType,
 )
 from ottla.wire.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.kafka.api import Asked, KafkaApi, Read, error_values, failed_at_top
@@ -125,13 +126,18 @@ def failed_metadata(request: IncomingRequest, error: OttlaError) -> Values:
 # --- DescribeCluster, DescribeTopicPartitions: metadata in other forms --------------------------------------------------------
 
 
+BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
+
+
 def read_describe_cluster(asked: Asked) -> Read:
-    if asked.get("endpoint_type", 1) != 1:
-        raise InvalidRequest("the endpoints of controllers are those of brokers; ask for endpoint type 1")
-    return Read(MetadataRequest([]))
+    return Read(MetadataRequest([]), asked.get("endpoint_type", BROKER_ENDPOINT))
 
 
 def write_describe_cluster(request: IncomingRequest, message: MetadataResponse) -> Values:
+    if request.context == CONTROLLER_ENDPOINT:
+        return error_values(MismatchedEndpointType("this is the endpoint of a broker, not of a controller"))
+    if request.context != BROKER_ENDPOINT:
+        return error_values(UnsupportedEndpointType(f"endpoints of type {request.context} are not known"))
     return {
         "cluster_id": message.cluster_id,
         "controller_id": message.controller,

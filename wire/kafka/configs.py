@@ -36,25 +36,29 @@ def read_describe(asked: Asked) -> Read:
         )
         for one in asked.entity.resources
     ]
-    return Read(DescribeConfigsRequest(resources))
+    return Read(DescribeConfigsRequest(resources), asked.entity.include_synonyms)
 
 
 def write_describe(request: IncomingRequest, message: DescribeConfigsResponse) -> Values:
+    with_synonyms = bool(request.context)
     return {
         "results": [
-            {**_result(resource), "configs": [_entry(entry) for entry in resource.entries]}
+            {**_result(resource), "configs": [_entry(entry, with_synonyms) for entry in resource.entries]}
             for resource in message.resources
         ]
     }
 
 
-def _entry(entry: ConfigEntry) -> dict[str, Any]:
+def _entry(entry: ConfigEntry, with_synonyms: bool) -> dict[str, Any]:
     return {
         "name": entry.key,
         "value": entry.value,
         "read_only": entry.read_only,
         "config_source": entry.source,
         "is_sensitive": entry.sensitive,
+        "synonyms": [{"name": one.key, "value": one.value, "source": one.source} for one in entry.synonyms]
+        if with_synonyms
+        else [],
     }
 
 
@@ -83,7 +87,7 @@ def read_alter(asked: Asked) -> Read:
         )
         for one in asked.entity.resources
     ]
-    return Read(AlterConfigsRequest(resources, CONTROLLER_MS, asked.entity.validate_only))
+    return Read(AlterConfigsRequest(resources, CONTROLLER_MS, asked.entity.validate_only, any_broker=True))
 
 
 def read_incremental_alter(asked: Asked) -> Read:
@@ -95,7 +99,7 @@ def read_incremental_alter(asked: Asked) -> Read:
         )
         for one in asked.entity.resources
     ]
-    return Read(IncrementalAlterConfigsRequest(resources, CONTROLLER_MS, asked.entity.validate_only))
+    return Read(IncrementalAlterConfigsRequest(resources, CONTROLLER_MS, asked.entity.validate_only, any_broker=True))
 
 
 def write_alter(request: IncomingRequest, message: AlterConfigsResponse | IncrementalAlterConfigsResponse) -> Values:

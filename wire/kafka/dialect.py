@@ -1,12 +1,14 @@
 """The dialect itself: from a frame to one of our requests, and from our answer to a frame in the version that was asked for."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Final
 
 from ottla.wire.batch import Buffer
 from ottla.wire.dialect import IncomingRequest, UnreadableRequest
 from ottla.wire.errors import (
-    NO_ERROR,
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpoch,
     InvalidRequest,
     LocalProtocolError,
     OttlaError,
@@ -20,6 +22,7 @@ from ottla.wire.kafka.apis import APIS
 from ottla.wire.kafka.batches import any_columnar
 from ottla.wire.kafka.primitives import INT16, INT32, Reader
 from ottla.wire.kafka.topic_ids import TopicIds
+from ottla.wire.kafka.written_answers import WrittenAnswers
 from ottla.wire.messages import ACKS_NONE, Api, Message
 from ottla.wire.requests import ApiRange, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 
@@ -32,7 +35,9 @@ API_MAX: Final = 127
 _HEAD_MIN: Final = 10
 CLIENT_ID_MAX: Final = 1024
 
-_PRODUCE, _FETCH, _API_VERSIONS = int(Api.PRODUCE), int(Api.FETCH), int(Api.API_VERSIONS)
+_SESSION_ERRORS: Final = (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError)
+
+_PRODUCE, _FETCH, _METADATA, _API_VERSIONS = int(Api.PRODUCE), int(Api.FETCH), int(Api.METADATA), int(Api.API_VERSIONS)
 
 
 class KafkaDialect:
@@ -41,6 +46,7 @@ class KafkaDialect:
     def __init__(self, topics: TopicIds, convert: Convert) -> None:
         self._topics = topics
         self._convert = convert
+        self._written = WrittenAnswers()
         self.api_ranges = sorted(
             [
                 ApiRange(_PRODUCE, 0, produce.NEWEST),
@@ -84,19 +90,15 @@ class KafkaDialect:
         if api == _PRODUCE:
             return self._read_produce(reader, version, correlation_id, client_id)
         if api == _FETCH:
-            message, context = fetch.read_fetch(version, reader, self._topics)
-            return IncomingRequest(self, api, version, correlation_id, client_id, message, [], context)
+            message = fetch.read_fetch(version, reader, self._topics)
+            return IncomingRequest(self, api, version, correlation_id, client_id, message, [])
         row = APIS[api]
         entity = schemas.read_request(api, version, reader)
         read = row.read(Asked(entity, version, self._topics))
         return IncomingRequest(self, api, version, correlation_id, client_id, read.message, [], read.context)
 
     def _read_produce(self, reader: Reader, version: int, correlation_id: int, client_id: str) -> IncomingRequest:
-        message, records, context, transactional_id = produce.read_produce(version, reader, self._topics)
-        if transactional_id is not None:
-            raise InvalidRequest(
-                f"a record of the transaction {transactional_id[:40]!r}; there are no transactions here"
-            )
+        message, records, context = produce.read_produce(version, reader, self._topics)
         if context.unknown and message.acks == ACKS_NONE:
             raise InvalidRequest("records for a topic id that nobody knows, and no answer is wanted")
         return IncomingRequest(self, _PRODUCE, version, correlation_id, client_id, message, records, context)
@@ -116,9 +118,20 @@ class KafkaDialect:
             return self._frame(request, produce.write_produce(request.version, message, request.context))
         if isinstance(message, FetchResponse):
             records = self._records(message, attachments)
-            return self._frame(request, fetch.write_fetch(request.version, message, records, request.context))
+            return self._frame(request, fetch.write_fetch(request.version, message, records))
+        if request.api == _METADATA:
+            return self._frame(request, [self._metadata(request, message)])
         values = APIS[request.api].write(request, message)
         return self._frame(request, [schemas.write_response(request.api, request.version, values)])
+
+    def _metadata(self, request: IncomingRequest, message: Message) -> bytes:
+        key = self._written.key(request.version, request.context or (), message)
+        found = self._written.find(key)
+        if found is None:
+            values = APIS[request.api].write(request, message)
+            found = bytes(schemas.write_response(request.api, request.version, values))
+            self._written.keep(key, found)
+        return found
 
     def _records(self, response: FetchResponse, attachments: Sequence[Buffer]) -> list[list[Buffer]]:
         """The records of each part: as many of the views as have its size."""
@@ -141,12 +154,7 @@ class KafkaDialect:
         if isinstance(request.message, ProduceRequest):
             return self.encode_response(request, produce.failed_produce(request.message, error))
         if isinstance(request.message, FetchRequest):
-            response = fetch.failed_fetch(request.message, error)
-            nothing: list[list[Buffer]] = [[] for _ in response.parts]
-            context = cast(fetch.FetchContext, request.context)
-            return self._frame(
-                request, fetch.write_fetch(request.version, response, nothing, context, _top_level(response, error))
-            )
+            return self._frame(request, _failed_fetch(request.version, request.message, error))
         values = APIS[request.api].failed(request, error)
         return self._frame(request, [schemas.write_response(request.api, request.version, values)])
 
@@ -165,9 +173,12 @@ class KafkaDialect:
         return [head, *pieces]
 
 
-def _top_level(response: FetchResponse, error: OttlaError) -> int:
-    """Where no part can bear the error, the answer as such does."""
-    return NO_ERROR if response.parts else error.code
+def _failed_fetch(version: int, request: FetchRequest, error: OttlaError) -> list[Buffer]:
+    """Where no part can bear the error, or it is of the session, the answer as such does."""
+    if isinstance(error, _SESSION_ERRORS) or not request.parts:
+        return fetch.write_fetch(version, FetchResponse([]), [], error.code)
+    response = fetch.failed_fetch(request, error)
+    return fetch.write_fetch(version, response, [[] for _ in response.parts])
 
 
 def _range_values(ranges: Sequence[ApiRange]) -> list[dict[str, int]]:

@@ -3,71 +3,60 @@
 from typing import Final
 
 from ottla.wire.batch import Buffer
-from ottla.wire.errors import NO_ERROR, OttlaError, UnknownTopicId
+from ottla.wire.errors import NO_ERROR, OttlaError
 from ottla.wire.kafka.primitives import INT16, INT32, INT64, Reader, add_count, add_text, add_uvarint
 from ottla.wire.kafka.topic_ids import TopicIds, to_bytes, to_text
 from ottla.wire.messages import CONSUMER
 from ottla.wire.names import NO_EPOCH, NO_LEADER
-from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
+from ottla.wire.requests import (
+    FINAL_EPOCH,
+    NO_SESSION,
+    FetchDrop,
+    FetchPart,
+    FetchPartResult,
+    FetchRequest,
+    FetchResponse,
+    NumberedFetchRequest,
+    NumberedFetchResponse,
+)
 
 FLEXIBLE_FROM: Final = 12
 OLDEST: Final = 4
 NEWEST: Final = 18
 IDS_FROM: Final = 13
 
-NO_SESSION: Final = 0
 
-
-class FetchContext:
-    """What the answer needs of the request."""
-
-    __slots__ = ("ids", "session_id", "unknown")
-
-    def __init__(self) -> None:
-        self.ids: dict[str, bytes] = {}
-        self.unknown: list[tuple[bytes, int]] = []
-        self.session_id = NO_SESSION
-        """The session that the client believes to have; there are none."""
-
-
-def read_fetch(version: int, reader: Reader, topics: TopicIds) -> tuple[FetchRequest, FetchContext]:
-    context = FetchContext()
+def read_fetch(version: int, reader: Reader, topics: TopicIds) -> FetchRequest:
     replica_id = reader.int32() if version < 15 else CONSUMER
     max_wait_ms, min_bytes, max_bytes = reader.int32(), reader.int32(), reader.int32()
     reader.int8()  # the isolation level: without transactions all is committed that is shown
-    if version >= 7:
-        context.session_id = reader.int32()
-        reader.int32()
+    session_id, epoch = (reader.int32(), reader.int32()) if version >= 7 else (NO_SESSION, FINAL_EPOCH)
     parts: list[FetchPart] = []
     for _ in range(reader.count()):
-        topic_id, name = _read_topic(version, reader, topics, context)
+        name, topic_id = _read_topic(version, reader, topics)
         for _ in range(reader.count()):
             part = _read_part(version, reader)
-            if name is None:
-                context.unknown.append((topic_id, part.partition))
-            else:
-                part.topic = name
-                part.topic_id = to_text(topic_id) if topic_id else ""
-                parts.append(part)
+            part.topic, part.topic_id = name, topic_id
+            parts.append(part)
         reader.tags()
-    if version >= 7:
-        _pass_over_forgotten(version, reader)
+    if version < 7:
+        return FetchRequest(max_wait_ms, min_bytes, max_bytes, parts, replica_id)
+    dropped = _read_forgotten(version, reader)
     if version >= 11:
         reader.text()  # the client's rack: leaders are near enough
     reader.tags()
-    if context.unknown:
-        max_wait_ms = 0  # there is something to say at once
-    return FetchRequest(max_wait_ms, min_bytes, max_bytes, parts, replica_id), context
+    return NumberedFetchRequest(
+        max_wait_ms, min_bytes, max_bytes, parts, replica_id, dropped=dropped,
+        session_id=session_id, session_epoch=epoch, by_id=version >= IDS_FROM,
+    )  # fmt: skip
 
 
-def _read_topic(version: int, reader: Reader, topics: TopicIds, context: FetchContext) -> tuple[bytes, str | None]:
+def _read_topic(version: int, reader: Reader, topics: TopicIds) -> tuple[str, str]:
+    """Name and id; no name if no topic is known to have the id."""
     if version < IDS_FROM:
-        return b"", reader.text() or ""
-    topic_id = reader.uuid()
-    name = topics.topic_name_of(to_text(topic_id))
-    if name is not None:
-        context.ids[name] = topic_id
-    return topic_id, name
+        return reader.text() or "", ""
+    topic_id = to_text(reader.uuid())
+    return topics.topic_name_of(topic_id) or "", topic_id
 
 
 def _read_part(version: int, reader: Reader) -> FetchPart:
@@ -82,15 +71,14 @@ def _read_part(version: int, reader: Reader) -> FetchPart:
     return part
 
 
-def _pass_over_forgotten(version: int, reader: Reader) -> None:
+def _read_forgotten(version: int, reader: Reader) -> tuple[FetchDrop, ...]:
+    dropped: list[FetchDrop] = []
     for _ in range(reader.count()):
-        if version >= IDS_FROM:
-            reader.uuid()
-        else:
-            reader.text()
+        topic = to_text(reader.uuid()) if version >= IDS_FROM else reader.text() or ""
         for _ in range(reader.count()):
-            reader.int32()
+            dropped.append(FetchDrop(topic, reader.int32()))
         reader.tags()
+    return tuple(dropped)
 
 
 # --- writing -------------------------------------------------------------------------------------------------------------
@@ -99,40 +87,33 @@ def _pass_over_forgotten(version: int, reader: Reader) -> None:
 def failed_fetch(request: FetchRequest, error: OttlaError) -> FetchResponse:
     """The answer where the request failed as a whole: each of its parts has."""
     return FetchResponse(
-        [FetchPartResult(error.code, str(error), part.topic, part.partition) for part in request.parts]
+        [
+            FetchPartResult(error.code, str(error), part.topic, part.partition, topic_id=part.topic_id)
+            for part in request.parts
+        ]
     )
 
 
 def write_fetch(
-    version: int,
-    response: FetchResponse,
-    records: list[list[Buffer]],
-    context: FetchContext,
-    error_code: int = NO_ERROR,
+    version: int, response: FetchResponse, records: list[list[Buffer]], error_code: int = NO_ERROR
 ) -> list[Buffer]:
     """The pieces of the answer; ``records`` of each part, in the order of the parts."""
     flexible = version >= FLEXIBLE_FROM
     out = bytearray(b"\0\0\0\0")  # not throttled
     if version >= 7:
         out += INT16.pack(error_code)
-        out += INT32.pack(NO_SESSION)
+        out += INT32.pack(response.session_id if isinstance(response, NumberedFetchResponse) else NO_SESSION)
     by_topic: dict[str, list[tuple[FetchPartResult, list[Buffer]]]] = {}
     for part, pieces in zip(response.parts, records, strict=True):
-        by_topic.setdefault(part.topic, []).append((part, pieces))
-    unknown: dict[bytes, list[tuple[FetchPartResult, list[Buffer]]]] = {}
-    for topic_id, partition in context.unknown:
-        refused = FetchPartResult(UnknownTopicId.code, "", "", partition)
-        unknown.setdefault(topic_id, []).append((refused, []))
-    add_count(out, len(by_topic) + len(unknown), flexible)
+        topic = part.topic_id if version >= IDS_FROM else part.topic
+        by_topic.setdefault(topic, []).append((part, pieces))
+    add_count(out, len(by_topic), flexible)
     written: list[Buffer] = []
-    for name, parts in by_topic.items():
+    for topic, parts in by_topic.items():
         if version >= IDS_FROM:
-            out += context.ids.get(name) or to_bytes("")
+            out += to_bytes(topic)
         else:
-            add_text(out, name, flexible)
-        out = _add_parts(written, out, version, parts)
-    for topic_id, parts in unknown.items():
-        out += topic_id
+            add_text(out, topic, flexible)
         out = _add_parts(written, out, version, parts)
     if flexible:
         out.append(0)

@@ -82,5 +82,5 @@ def _folder(folder: DescribedLogDir) -> dict[str, Any]:
 
 LOG_APIS = [
     KafkaApi(Api.DELETE_RECORDS, 0, 2, read_delete_records, write_delete_records, failed_delete_records),
-    KafkaApi(Api.DESCRIBE_LOG_DIRS, 1, 4, read_describe_log_dirs, write_describe_log_dirs, failed_at_top),
+    KafkaApi(Api.DESCRIBE_LOG_DIRS, 1, 5, read_describe_log_dirs, write_describe_log_dirs, failed_at_top),
 ]

@@ -11,7 +11,13 @@ from ottla.wire.errors import NO_ERROR, OttlaError, UnknownTopicId
 from ottla.wire.kafka.primitives import INT16, INT32, INT64, Reader, add_count, add_text, add_uvarint
 from ottla.wire.kafka.topic_ids import TopicIds, to_bytes, to_text
 from ottla.wire.names import NO_LEADER
-from ottla.wire.requests import ProducePart, ProducePartResult, ProduceRequest, ProduceResponse
+from ottla.wire.requests import (
+    ProducePart,
+    ProducePartResult,
+    ProduceRequest,
+    ProduceResponse,
+    TransactionalProduceRequest,
+)
 
 FLEXIBLE_FROM: Final = 9
 NEWEST: Final = 13
@@ -32,8 +38,8 @@ class ProduceContext:
 
 def read_produce(
     version: int, reader: Reader, topics: TopicIds
-) -> tuple[ProduceRequest, list[memoryview], ProduceContext, str | None]:
-    """The request, its records, what its answer needs, and the transactional id, which is for the caller to refuse."""
+) -> tuple[ProduceRequest, list[memoryview], ProduceContext]:
+    """The request, its records, and what its answer needs."""
     transactional_id = reader.text() if version >= 3 else None
     acks, timeout_ms = reader.int16(), reader.int32()
     context = ProduceContext()
@@ -60,7 +66,13 @@ def read_produce(
             attachments.append(records)
         reader.tags()
     reader.tags()
-    return ProduceRequest(acks, timeout_ms, parts), attachments, context, transactional_id
+    if transactional_id is not None:
+        message: ProduceRequest = TransactionalProduceRequest(
+            acks, timeout_ms, parts, transactional_id=transactional_id
+        )
+    else:
+        message = ProduceRequest(acks, timeout_ms, parts)
+    return message, attachments, context
 
 
 def failed_produce(request: ProduceRequest, error: OttlaError) -> ProduceResponse:

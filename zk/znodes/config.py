@@ -8,6 +8,32 @@ from ottla.zk.znodes.json_fields import Fields, encode_json
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerConfigZnode:
+    """/config/brokers/<id>: what this broker was told while it runs; /config/brokers/<default>: what all were."""
+
+    config: Mapping[str, str]
+
+    PARENT = "/config/brokers"
+    DEFAULT = "<default>"
+
+    @classmethod
+    def path(cls, broker: str) -> str:
+        """``broker`` is its number, or "" for all of them."""
+        return f"{cls.PARENT}/{broker or cls.DEFAULT}"
+
+    @classmethod
+    def broker_of(cls, child: str) -> str:
+        return "" if child == cls.DEFAULT else child
+
+    def encode(self) -> bytes:
+        return encode_json({"version": 1, "config": dict(self.config)})
+
+    @classmethod
+    def decode(cls, broker: str, data: bytes) -> "BrokerConfigZnode":
+        return cls(Fields(cls.path(broker), data).text_map("config"))
+
+
+@dataclass(frozen=True, slots=True)
 class TopicConfigZnode:
     """/config/topics/<topic>: what this topic sets otherwise than the broker's defaults."""
 

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from ottla.broker.api.controller.each import Controller, asked_by, check_count, each, present
+from msgspec.structs import replace
+
+from ottla.broker.api.controller.each import TIMEOUT_MAX_S, Controller, asked_by, check_count, each, present
 from ottla.broker.api.later import while_asked
 from ottla.broker.controller.api import Asked
 from ottla.net.peer import Peer
@@ -19,20 +21,27 @@ from ottla.wire.admin import (
     IncrementalAlterConfigsResponse,
 )
 from ottla.wire.dialect import IncomingRequest
+from ottla.wire.messages import Message, Request
 
 RESOURCES_MAX = 1_000
+
+AskController = Callable[[Request, type[Message], float], Awaitable[Message]]
 
 
 class ConfigHandlers:
     """``controller`` gives the controller if it is on this broker."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, ask_controller: AskController) -> None:
+        """``ask_controller`` has the controller answer a request, wherever it is."""
         self._controller = controller
+        self._ask_controller = ask_controller
 
     def alter(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, AlterConfigsRequest)
         check_count(request.resources, RESOURCES_MAX)
+        if request.any_broker and self._controller() is None:
+            return while_asked(self._pass_on(request, AlterConfigsResponse))
         controller = present(self._controller)
 
         async def replace(resource: ConfigReplacement, asked: Asked) -> None:
@@ -48,6 +57,8 @@ class ConfigHandlers:
         request = incoming.message
         assert isinstance(request, IncrementalAlterConfigsRequest)
         check_count(request.resources, RESOURCES_MAX)
+        if request.any_broker and self._controller() is None:
+            return while_asked(self._pass_on(request, IncrementalAlterConfigsResponse))
         controller = present(self._controller)
 
         async def alter(resource: ConfigAlteration, asked: Asked) -> None:
@@ -58,6 +69,13 @@ class ConfigHandlers:
             return Reply(IncrementalAlterConfigsResponse(await _results(request.resources, alter, asked)))
 
         return while_asked(alter_all())
+
+    async def _pass_on(
+        self, request: AlterConfigsRequest | IncrementalAlterConfigsRequest, kind: type[Message]
+    ) -> Reply:
+        """Kafka's clients send settings of a broker to that broker, and others to whoever is near."""
+        there = replace(request, any_broker=False)  # whoever is no controller any more says so
+        return Reply(await self._ask_controller(there, kind, min(request.timeout_ms / 1000, TIMEOUT_MAX_S)))
 
 
 T = TypeVar("T", ConfigReplacement, ConfigAlteration)

@@ -1,6 +1,7 @@
 """CreateTopics, DeleteTopics and CreatePartitions: for the controller to do, so any other broker says that it is not."""
 
 import asyncio
+from collections.abc import Callable
 
 from ottla.broker.api.auto_topics import TopicDefaults
 from ottla.broker.api.controller.each import Controller, asked_by, check_count, each, present
@@ -28,7 +29,7 @@ TOPICS_MAX = 1_000
 class TopicHandlers:
     """``controller`` gives the controller if it is on this broker."""
 
-    def __init__(self, controller: Controller, defaults: TopicDefaults) -> None:
+    def __init__(self, controller: Controller, defaults: Callable[[], TopicDefaults]) -> None:
         self._controller = controller
         self._defaults = defaults
 
@@ -38,7 +39,7 @@ class TopicHandlers:
         check_count(request.topics, TOPICS_MAX)
         controller = present(self._controller)
         for topic in request.topics:
-            self._defaults.complete(topic)
+            self._defaults().complete(topic)
 
         async def create(topic: NewTopic, asked: Asked) -> str:
             return await controller.create_topic(topic, asked, validate_only=request.validate_only)

@@ -63,6 +63,14 @@ class WriteConfig(Caused):
 
 
 @dataclass(frozen=True)
+class WriteBrokerConfig(Caused):
+    """Replace what a broker, or ALL_BROKERS, was told while it runs; report by ``broker_config_changed``."""
+
+    name: str
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class WriteTopic(Caused):
     """Write a topic's assignment as it is by then, if nobody else has written it since; report by ``topic_written``."""
 
@@ -97,6 +105,7 @@ Action = (
     | CreateTopic
     | CreatePartitions
     | WriteConfig
+    | WriteBrokerConfig
     | MarkForDeletion
     | RemoveTopic
     | ReadAgain

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from ottla.wire.control import PartitionState, TopicConfig
+from ottla.broker.dynamic_config import ALL_BROKERS, CHANGEABLE
+from ottla.broker.storage.log_config import CONFIG_VALUE_MAX
+from ottla.wire.control import PartitionState, SettingsTold, TopicConfig
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
 from ottla.zk.metadata import LoadedTopic, VersionedState
@@ -107,6 +109,22 @@ class Cluster:
     def __init__(self) -> None:
         self.brokers: dict[int, Broker] = {}
         self.topics: dict[str, Topic] = {}
+        self.settings: dict[str, dict[str, str]] = {}
+        """What brokers were told while they run: by the broker's number, and ALL_BROKERS."""
+
+    def min_insync(self, default: int) -> int:
+        """What topics have that say nothing; ``default``: what this broker was started with."""
+        text = self.settings.get(ALL_BROKERS, {}).get("min.insync.replicas", "")
+        return int(text) if text.strip().isdigit() else default
+
+    def told_settings(self) -> tuple[SettingsTold, ...]:
+        """Without what means nothing: somebody wrote it into ZooKeeper by other means, and it may be long."""
+        return tuple(
+            SettingsTold(
+                name, {key: text for key, text in config.items() if key in CHANGEABLE and len(text) <= CONFIG_VALUE_MAX}
+            )
+            for name, config in self.settings.items()
+        )
 
     def endpoints(self) -> list[BrokerEndpoint]:
         return [self.brokers[i].endpoint for i in sorted(self.brokers)]

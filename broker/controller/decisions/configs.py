@@ -1,7 +1,8 @@
-"""What becomes of a topic's settings when some of them are changed. Pure."""
+"""What becomes of the settings of a topic or a broker when some of them are changed. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from ottla.broker.dynamic_config import check_changeable, plain_broker_config
 from ottla.broker.storage.log_config import TOPIC_CONFIGS, plain_topic_config
 from ottla.wire.admin import ConfigChange, ConfigOperation
 from ottla.wire.errors import InvalidConfig, InvalidRequest
@@ -11,25 +12,51 @@ LISTS = frozenset({"cleanup.policy"})
 
 
 def changed_config(config: Mapping[str, str], changes: Sequence[ConfigChange]) -> dict[str, str]:
-    """The settings after these changes. Those that are not named stay, even where somebody wrote nonsense by other means."""
+    """A topic's settings after these changes. Those not named stay, even where somebody wrote nonsense by other means."""
+    return _changed(config, changes, plain_topic_config, _check_topic_key)
+
+
+def changed_broker_config(config: Mapping[str, str], changes: Sequence[ConfigChange], name: str) -> dict[str, str]:
+    """The same for a broker, or for all of them."""
+
+    def plain(one: Mapping[str, str]) -> dict[str, str]:
+        return plain_broker_config(one, name)
+
+    def check(key: str) -> None:
+        check_changeable(key, name)
+
+    return _changed(config, changes, plain, check)
+
+
+def _check_topic_key(key: str) -> None:
+    if key not in TOPIC_CONFIGS:
+        raise InvalidConfig(f"unknown topic config {key[:100]!r}; known are {', '.join(TOPIC_CONFIGS)}")
+
+
+def _changed(
+    config: Mapping[str, str],
+    changes: Sequence[ConfigChange],
+    plain: Callable[[Mapping[str, str]], dict[str, str]],
+    check: Callable[[str], None],
+) -> dict[str, str]:
     keys = [change.key for change in changes]
     if len(set(keys)) != len(keys):
         raise InvalidRequest("a setting is named more than once")
     after = dict(config)
     for change in changes:
-        value = _value(config, change)
+        value = _value(config, change, check)
         if value is None:
             after.pop(change.key, None)
         else:
-            after |= plain_topic_config({change.key: value})
+            after |= plain({change.key: value})
     return after
 
 
-def _value(config: Mapping[str, str], change: ConfigChange) -> str | None:
+def _value(config: Mapping[str, str], change: ConfigChange, check: Callable[[str], None]) -> str | None:
     key = change.key
     if change.operation == ConfigOperation.DELETE:
-        if key not in TOPIC_CONFIGS and key not in config:
-            raise InvalidConfig(f"unknown topic config {key[:100]!r}; known are {', '.join(TOPIC_CONFIGS)}")
+        if key not in config:
+            check(key)
         return None
     if change.value is None:
         raise InvalidRequest(f"no value is given for {key[:100]!r}")
@@ -38,7 +65,7 @@ def _value(config: Mapping[str, str], change: ConfigChange) -> str | None:
     if change.operation not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
         raise InvalidRequest(f"operation {change.operation} on a setting is not known")
     if key not in LISTS:
-        raise InvalidConfig(f"topic config {key[:100]!r} is not a list: nothing can be added to it or taken from it")
+        raise InvalidConfig(f"config {key[:100]!r} is not a list: nothing can be added to it or taken from it")
     had, named = _words(config.get(key, "")), _words(change.value)
     if change.operation == ConfigOperation.APPEND:
         return ",".join([*had, *(word for word in named if word not in had)])

@@ -137,7 +137,7 @@ class Leaders:
             isr,
             able,
             elr=elr,
-            min_insync=topic.min_insync(self._default_min_insync),
+            min_insync=topic.min_insync(self._cluster.min_insync(self._default_min_insync)),
             unclean=topic.unclean_election,
         )
         if not decided.isr:

@@ -131,8 +131,9 @@ class Orders:
         endpoints = self._cluster.endpoints()
         epoch = self._epoch_of(broker)
         request = UpdateMetadataRequest(
-            self._id, self._epoch, epoch, full, endpoints, topics, states, deleted or [], self._version
-        )
+            self._id, self._epoch, epoch, full, endpoints, topics, states, deleted or [], self._version,
+            settings=self._cluster.told_settings(),
+        )  # fmt: skip
         return Tell(broker, request)
 
     def _epoch_of(self, broker: int) -> int:

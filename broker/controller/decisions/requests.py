@@ -10,15 +10,18 @@ from ottla.broker.controller.decisions.actions import (
     CreatePartitions,
     CreateTopic,
     MarkForDeletion,
+    WriteBrokerConfig,
     WriteConfig,
 )
 from ottla.broker.controller.decisions.cluster import Cluster, Topic
-from ottla.broker.controller.decisions.configs import changed_config
+from ottla.broker.controller.decisions.configs import changed_broker_config, changed_config
 from ottla.broker.controller.decisions.orders import Orders
 from ottla.broker.controller.decisions.placement import Racks, check_assignment, place
 from ottla.broker.controller.decisions.reassignment import Reassignment
+from ottla.broker.dynamic_config import ALL_BROKERS, is_broker_name, plain_broker_config
 from ottla.broker.storage.log_config import plain_topic_config
 from ottla.wire.admin import (
+    BROKER_RESOURCE,
     TOPIC_RESOURCE,
     ConfigAlteration,
     ConfigReplacement,
@@ -113,20 +116,36 @@ class Requests:
 
     def replace_config(self, resource: ConfigReplacement) -> list[Action]:
         """Replace all settings."""
+        if resource.resource_type == BROKER_RESOURCE:
+            self._settings_of(resource.name)
+            return [WriteBrokerConfig(resource.name, plain_broker_config(resource.config, resource.name))]
         self._configured(resource)
         return [WriteConfig(resource.name, plain_topic_config(resource.config))]
 
     def alter_config(self, resource: ConfigAlteration) -> list[Action]:
         """Change some settings."""
+        if resource.resource_type == BROKER_RESOURCE:
+            had = self._settings_of(resource.name)
+            return [WriteBrokerConfig(resource.name, changed_broker_config(had, resource.changes, resource.name))]
         topic = self._configured(resource)
         return [WriteConfig(resource.name, changed_config(topic.config, resource.changes))]
 
     def _configured(self, resource: ConfigReplacement | ConfigAlteration) -> Topic:
         if resource.resource_type != TOPIC_RESOURCE:
             raise InvalidRequest(
-                f"settings of resources of type {resource.resource_type} cannot be changed: only topics'"
+                f"settings of resources of type {resource.resource_type} cannot be changed:"
+                f" only those of topics ({TOPIC_RESOURCE}) and brokers ({BROKER_RESOURCE})"
             )
         return self.topic(resource.name)
+
+    def _settings_of(self, name: str) -> Mapping[str, str]:
+        """What a broker, or all of them, were told while they run. One that is away may still be told less, or more."""
+        known = self._cluster.settings.get(name)
+        if known is None and name != ALL_BROKERS and not (is_broker_name(name) and int(name) in self._cluster.brokers):
+            raise InvalidRequest(
+                f"there is no broker {name[:40]!r}; name one of {sorted(self._cluster.brokers)}, or none for all of them"
+            )
+        return known or {}
 
     # --- partitions ------------------------------------------------------------------------------------------------------
 

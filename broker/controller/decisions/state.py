@@ -6,6 +6,7 @@ decided in leaders.py, how a partition moves in reassignment.py, what may be ask
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from ottla.broker.controller.decisions.actions import Action, ReadAgain, RemoveTopic, Tell, WriteStates, WriteTopic
 from ottla.broker.controller.decisions.cluster import Broker, Cluster, Topic
@@ -54,9 +55,14 @@ class ControllerState:
     # --- brokers -------------------------------------------------------------------------------------------------------
 
     def loaded(
-        self, brokers: Mapping[int, Broker], topics: Iterable[LoadedTopic], deleting: Iterable[str]
+        self,
+        brokers: Mapping[int, Broker],
+        topics: Iterable[LoadedTopic],
+        deleting: Iterable[str],
+        settings: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     ) -> list[Action]:
-        """The beginning of a term: everything was read."""
+        """The beginning of a term: everything was read. ``settings``: what brokers were told while they run."""
+        self._cluster.settings = {name: dict(config) for name, config in settings.items()}
         self._cluster.topics = {loaded.name: Topic.of(loaded) for loaded in topics}
         self._cluster.brokers = dict(brokers)
         self._reassignment.resume()
@@ -264,6 +270,11 @@ class ControllerState:
         topic.config = dict(config)
         partitions = [TopicPartition(name, partition) for partition in topic.states]
         return self._orders.spread(partitions) + self._leaders.elections()
+
+    def broker_config_changed(self, name: str, config: Mapping[str, str]) -> list[Action]:
+        """A broker, or all of them, have new settings."""
+        self._cluster.settings[name] = dict(config)
+        return self._orders.live_brokers(sorted(self.brokers)) + self._leaders.elections()
 
     def deletions_seen(self, names: Iterable[str]) -> list[Action]:
         """These topics are marked for deletion."""

@@ -42,13 +42,18 @@ class CleanLoop:
         now_ms: Callable[[], int],
         clock: Callable[[], float],
         intervals: CleanIntervals,
+        shortened: Callable[[TopicPartition], None] = lambda partition: None,
     ) -> None:
-        """``now_ms`` is the time of day that retention compares with, ``clock`` the monotonic one, in seconds."""
+        """``now_ms`` is the time of day that retention compares with, ``clock`` the monotonic one, in seconds.
+
+        ``shortened`` hears of partitions whose log begins later than before.
+        """
         self._log_dir = log_dir
         self._high_watermarks = high_watermarks
         self._now_ms = now_ms
         self._clock = clock
         self._intervals = intervals
+        self._shortened = shortened
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -69,6 +74,7 @@ class CleanLoop:
             if high_watermark is not None and not log.failed:
                 with _one_failing_alone(log):
                     if log.apply_retention(self._now_ms(), up_to=high_watermark):
+                        self._shortened(partition)
                         await asyncio.to_thread(log.remove_deleted_files)
         await asyncio.to_thread(self._log_dir.checkpoint_log_start_offsets)
 

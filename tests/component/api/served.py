@@ -113,6 +113,7 @@ class Served:
         self.consumers = ConsumerSessions(self.partitions, self.view, self.purgatories.fetch, metrics.bytes_out)
         self.events.on_committed.append(self.consumers.partition_changed)
         self.events.on_changed.append(self.consumers.partition_changed)
+        self.events.on_start_moved.append(self.consumers.partition_changed)
         fetch = FetchHandler(self.partitions, self.view, self.purgatories.fetch, metrics, for_replicas, self.consumers)
         self._dispatch = Dispatch(
             {

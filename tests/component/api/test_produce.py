@@ -6,6 +6,7 @@ import time
 import pytest
 
 from ottla.broker.replication.partition import Partition
+from ottla.broker.storage.log_config import LogConfig
 from ottla.wire.batch import CRC_START
 from ottla.wire.errors import (
     CorruptMessage,
@@ -323,3 +324,30 @@ async def test_listener_that_raises_keeps_no_record_from_being_appended_and_no_o
     assert served.fetch(0).high_watermark == 3
     assert heard
     assert sum("broken" in record.getMessage() for record in caplog.records) == 1
+
+
+async def test_acks_that_wait_for_the_disk_are_answered_when_that_is_no_longer_asked_for(served: Served) -> None:
+    """By the broker's default, changed while it runs; a topic that has its own rule keeps it."""
+    await served.decide()
+    await served.decide("own", flush_policy="durable")
+    served.partitions.set_defaults(LogConfig(flush_policy="durable"), 1)
+    batch = batch_of()
+    waiting = {
+        topic: served.ask(ProduceRequest(-1, 60_000, [ProducePart(topic, 0, len(batch))]), [batch])
+        for topic in ("t", "own")
+    }
+    assert all(asked.waits for asked in waiting.values())
+    served.turn.begin()
+    served.partitions.set_defaults(LogConfig(), 1)
+    served.turn.end()
+    assert {topic: asked.waits for topic, asked in waiting.items()} == {"t": False, "own": True}
+
+
+async def test_another_default_of_min_insync_replicas_counts_at_once(served: Served) -> None:
+    await served.decide()
+    await served.decide("own", min_insync_replicas="1")
+    served.partitions.set_defaults(LogConfig(), 2)
+    assert error_of(served.produce(batch_of(), acks=-1)) is NotEnoughReplicas
+    assert error_of(served.produce(batch_of(), "own", acks=-1)) is None
+    served.partitions.set_defaults(LogConfig(), 1)
+    assert error_of(served.produce(batch_of(), acks=-1)) is None

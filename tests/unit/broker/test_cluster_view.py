@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.broker.cluster_view import DEPARTED_S, ClusterView
-from ottla.wire.control import UpdateMetadataRequest
+from ottla.wire.control import SettingsTold, UpdateMetadataRequest
 from ottla.wire.messages import BrokerEndpoint, ListenerAddress
 
 
@@ -128,3 +128,15 @@ def test_listener_that_raises_keeps_no_other_from_hearing_and_is_named_in_the_lo
     (complaint,) = [record.getMessage() for record in caplog.records]
     assert "broken" in complaint
     assert "it cannot bear that" in caplog.text
+
+
+def test_settings_are_those_of_the_latest_word() -> None:
+    view = ClusterView("c")
+
+    def told(epoch: int, version: int, value: str) -> None:
+        settings = (SettingsTold("", {"num.partitions": value}),)
+        view.update(UpdateMetadataRequest(1, epoch, 1, not view.known, [], [], [], [], version, settings=settings))
+
+    for epoch, version, value, counts in [(1, 5, "1", "1"), (1, 7, "2", "2"), (1, 6, "3", "2"), (2, 1, "4", "4")]:
+        told(epoch, version, value)
+        assert view.settings[""]["num.partitions"] == counts

@@ -117,13 +117,14 @@ def log_dir(tmp_path):
     log_dir.close()
 
 
-def make_loop(log_dir, high_watermarks, **intervals) -> CleanLoop:
+def make_loop(log_dir, high_watermarks, shortened=lambda partition: None, **intervals) -> CleanLoop:
     return CleanLoop(
         log_dir,
         high_watermarks=lambda: high_watermarks,
         now_ms=lambda: 10_000,
         clock=time.monotonic,
         intervals=CleanIntervals(**intervals),
+        shortened=shortened,
     )
 
 
@@ -135,7 +136,9 @@ def fill(log_dir, make_batch, batches: int = 5) -> None:
 
 async def test_retention_stops_at_the_high_watermark_and_spares_the_unknown(log_dir, make_batch, tmp_path):
     fill(log_dir, make_batch)
-    await make_loop(log_dir, {A0: 3}).apply_retention()
+    shortened: list[TopicPartition] = []
+    await make_loop(log_dir, {A0: 3}, shortened.append).apply_retention()
+    assert shortened == [A0]
     assert [log_dir.logs[key].log_start_offset for key in (A0, A1)] == [2, 0]
     assert not list((tmp_path / "a-0").glob("*.deleted"))
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n2\na 0 2\na 1 0\n"

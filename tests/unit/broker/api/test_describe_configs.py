@@ -1,10 +1,11 @@
 """A topic's settings, and where each comes from."""
 
-from ottla.broker.api.describe_configs import BUILT_IN, DescribeConfigsHandler, broker_defaults, broker_settings
+from ottla.broker.api.describe_configs import WITHOUT_BROKER_SETTING, DescribeConfigsHandler
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
-from ottla.broker.storage.log_config import TOPIC_CONFIGS, LogConfig, plain_topic_config
-from ottla.wire.admin import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigSource, ConfigsToDescribe
+from ottla.broker.dynamic_config import DEFAULT_OF, BrokerSettings
+from ottla.broker.storage.log_config import TOPIC_CONFIGS, plain_topic_config
+from ottla.wire.admin import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigSource, ConfigsToDescribe, ConfigSynonym
 from ottla.wire.control import TopicConfig, UpdateMetadataRequest
 from ottla.wire.errors import InvalidRequest, InvalidTopic, UnknownTopicOrPartition
 
@@ -13,13 +14,22 @@ def handler() -> DescribeConfigsHandler:
     view = ClusterView("cluster")
     topics = [TopicConfig("orders", "id", {"segment.ms": "7", "written.by.others": "nonsense"})]
     view.update(UpdateMetadataRequest(1, 1, 1, True, [], topics, [], []))
-    settings = broker_settings(BrokerConfig(broker_id=7, num_partitions=4, zookeeper_digest="me:secret"))
-    return DescribeConfigsHandler(view, broker_defaults(LogConfig(retention_ms=5), 2), 7, settings)
+    settings = BrokerSettings(
+        BrokerConfig(
+            broker_id=7, num_partitions=4, zookeeper_digest="me:secret", log_retention_ms=5, min_insync_replicas=2
+        )
+    )
+    settings.take(
+        {"": {"log.roll.ms": "8", "num.partitions": "5"}, "7": {"log.roll.ms": "9"}, "8": {"log.roll.ms": "10"}}
+    )
+    return DescribeConfigsHandler(view, 7, settings)
 
 
 def test_every_setting_has_a_default_that_a_topic_could_set() -> None:
-    assert BUILT_IN.keys() == TOPIC_CONFIGS.keys()
-    assert plain_topic_config(BUILT_IN) == BUILT_IN
+    assert DEFAULT_OF.keys() | WITHOUT_BROKER_SETTING.keys() == TOPIC_CONFIGS.keys()
+    described = handler()._describe(ConfigsToDescribe(TOPIC_RESOURCE, "orders"))
+    defaults = {entry.key: entry.synonyms[-1].value for entry in described.entries if entry.key in TOPIC_CONFIGS}
+    assert plain_topic_config(defaults) == defaults
 
 
 def test_setting_comes_from_the_topic_or_the_broker_or_nobody() -> None:
@@ -29,7 +39,7 @@ def test_setting_comes_from_the_topic_or_the_broker_or_nobody() -> None:
     assert found["written.by.others"] == ("nonsense", ConfigSource.TOPIC)
     assert found["retention.ms"] == ("5", ConfigSource.BROKER)
     assert found["min.insync.replicas"] == ("2", ConfigSource.BROKER)
-    assert found["segment.bytes"] == (BUILT_IN["segment.bytes"], ConfigSource.DEFAULT)
+    assert found["segment.bytes"] == (str(1024**3), ConfigSource.DEFAULT)
     assert found.keys() == {*TOPIC_CONFIGS, "written.by.others"}
 
 
@@ -52,12 +62,28 @@ def test_a_broker_tells_its_own_settings_but_no_secret() -> None:
     asked = handler()
     described = asked._describe(ConfigsToDescribe(BROKER_RESOURCE, "7"))
     found = {entry.key: entry for entry in described.entries}
-    assert (found["num.partitions"].value, found["num.partitions"].source) == ("4", ConfigSource.BROKER)
+    assert (found["log.retention.ms"].value, found["log.retention.ms"].source) == ("5", ConfigSource.BROKER)
     assert (found["auto.create.topics.enable"].value, found["auto.create.topics.enable"].source) == (
         "true",
         ConfigSource.DEFAULT,
     )
     assert (found["zookeeper.digest"].value, found["zookeeper.digest"].sensitive) == (None, True)
-    assert all(entry.read_only for entry in described.entries)
+    assert (found["broker.id"].read_only, found["num.partitions"].read_only) == (True, False)
+    assert found["zookeeper.digest"].synonyms == ()
     assert asked._describe(ConfigsToDescribe(BROKER_RESOURCE, "7", ["broker.id"])).entries == (found["broker.id"],)
-    assert asked._describe(ConfigsToDescribe(BROKER_RESOURCE, "")).entries == ()
+
+
+def test_what_is_set_for_one_broker_counts_more_than_for_all_and_that_more_than_the_start() -> None:
+    asked = handler()
+    found = {entry.key: entry for entry in asked._describe(ConfigsToDescribe(BROKER_RESOURCE, "7")).entries}
+    assert found["log.roll.ms"].synonyms == (
+        ConfigSynonym("log.roll.ms", "9", ConfigSource.DYNAMIC_BROKER),
+        ConfigSynonym("log.roll.ms", "8", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        ConfigSynonym("log.roll.ms", str(7 * 24 * 3600 * 1000), ConfigSource.DEFAULT),
+    )
+    assert (found["num.partitions"].value, found["num.partitions"].source) == ("5", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+    assert [one.value for one in found["num.partitions"].synonyms] == ["5", "4", "1"]
+    of_all = asked._describe(ConfigsToDescribe(BROKER_RESOURCE, "")).entries
+    assert {entry.key: entry.value for entry in of_all} == {"log.roll.ms": "8", "num.partitions": "5"}
+    topic = {entry.key: entry for entry in asked._describe(ConfigsToDescribe(TOPIC_RESOURCE, "orders")).entries}
+    assert [one.value for one in topic["segment.ms"].synonyms] == ["7", "9", "8", str(7 * 24 * 3600 * 1000)]

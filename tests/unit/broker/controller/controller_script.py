@@ -11,6 +11,7 @@ from ottla.broker.controller.decisions.actions import (
     ReadAgain,
     RemoveTopic,
     Tell,
+    WriteBrokerConfig,
     WriteConfig,
     WriteStates,
     WriteTopic,
@@ -219,6 +220,9 @@ class ControllerScript:
                 lines.append(f"tell {action.broker}@{action.request.broker_epoch} {_order(action)} [{action.cause}]")
             elif isinstance(action, RemoveTopic):
                 lines.append(f"remove {action.name} [{action.cause}]")
+            elif isinstance(action, WriteBrokerConfig):
+                lines.append(f"settings of broker {action.name or '<all>'}:{_pairs(action.config)} [{action.cause}]")
+                lines += self.show(self.controller.broker_config_changed(action.name, action.config))
             elif isinstance(action, ReadAgain):
                 self.reads[action.name] = action.cause
                 lines.append(f"read {action.name} again [{action.cause}]")
@@ -257,6 +261,10 @@ class ControllerScript:
         self.topics[name] = replace(loaded, topic=topic.znode(), version=topic.version + 1)
         line = f"write {name}: {_assignment(topic.znode())}, if version {topic.version} {cause}"
         return [line, *self.show(controller.topic_written(name, topic.version + 1))]
+
+
+def _pairs(config: Mapping[str, str]) -> str:
+    return "".join(f" {key}={value}" for key, value in config.items()) or " none"
 
 
 def _first(states: Mapping[int, PartitionStateZnode]) -> dict[int, VersionedState]:
@@ -317,5 +325,6 @@ def _order(action: Tell) -> str:
         return f"stop_replica {'; '.join(parts)}"
     assert isinstance(request, UpdateMetadataRequest)
     words = ["metadata", "full" if request.full else "", f"live {listed([b.id for b in request.brokers])}"]
+    words += [f"settings of {told.broker or '<all>'}:{_pairs(told.config)}" for told in request.settings]
     words += [_states(request.partitions), f"gone {','.join(request.deleted)}" if request.deleted else ""]
     return " ".join(word for word in words if word)

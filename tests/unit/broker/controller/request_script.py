@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from ottla.broker.controller.decisions.actions import Action
 from ottla.wire.admin import (
+    BROKER_RESOURCE,
     TOPIC_RESOURCE,
     ConfigAlteration,
     ConfigChange,
@@ -44,11 +45,18 @@ class RequestScript(ControllerScript):
 
     def do_alter_config(self, command: Command) -> list[str]:
         """alter_config <topic> [<setting>=<value>]: an empty value takes the setting away."""
+        return self._alter(TOPIC_RESOURCE, command.words[0], command)
+
+    def do_alter_broker(self, command: Command) -> list[str]:
+        """alter_broker <id>|all [<setting>=<value>]: the same for a broker, or for all of them."""
+        return self._alter(BROKER_RESOURCE, "" if command.words[0] == "all" else command.words[0], command)
+
+    def _alter(self, resource_type: int, name: str, command: Command) -> list[str]:
         changes = [
             ConfigChange(key, ConfigOperation.SET if value else ConfigOperation.DELETE, value or None)
             for key, value in command.options.items()
         ]
-        altered = ConfigAlteration(TOPIC_RESOURCE, command.words[0], changes)
+        altered = ConfigAlteration(resource_type, name, changes)
         return self._asked(lambda: self.controller.requests.alter_config(altered))
 
     def do_move(self, command: Command) -> list[str]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.broker.controller.decisions.actions import WriteBrokerConfig
 from ottla.broker.controller.decisions.cluster import Broker
 from ottla.broker.controller.decisions.state import ControllerState
 from ottla.wire.admin import BROKER_RESOURCE, ConfigAlteration, ConfigReplacement, NewTopic
@@ -34,12 +35,22 @@ def test_topic_is_found_by_its_id() -> None:
         requests.name_of("another")
 
 
-def test_settings_of_brokers_are_refused_until_they_have_some() -> None:
+def test_settings_of_a_broker_are_replaced_as_a_whole() -> None:
+    requests = controller().requests
+    replaced = requests.replace_config(ConfigReplacement(BROKER_RESOURCE, "1", {"log.roll.ms": " 07 "}))
+    assert replaced == [WriteBrokerConfig("1", {"log.roll.ms": "7"})]
+    assert requests.replace_config(ConfigReplacement(BROKER_RESOURCE, "", {})) == [WriteBrokerConfig("", {})]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(BROKER_RESOURCE, "77"), (BROKER_RESOURCE, "01"), (BROKER_RESOURCE, "x"), (8, "1")]
+)
+def test_settings_of_what_is_not_there_are_refused(kind: int, name: str) -> None:
     requests = controller().requests
     with pytest.raises(InvalidRequest):
-        requests.replace_config(ConfigReplacement(BROKER_RESOURCE, "1", {}))
+        requests.replace_config(ConfigReplacement(kind, name, {}))
     with pytest.raises(InvalidRequest):
-        requests.alter_config(ConfigAlteration(BROKER_RESOURCE, "1", []))
+        requests.alter_config(ConfigAlteration(kind, name, []))
 
 
 def test_topic_that_is_only_to_be_validated_is_never_taken_for_one_that_was_created_before() -> None:

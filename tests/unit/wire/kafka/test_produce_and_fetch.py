@@ -1,9 +1,6 @@
 """Produce and Fetch, which are read and written by hand, beside kio in every version."""
 
-import dataclasses
-import datetime
 import io
-import typing
 import uuid
 from typing import Any
 
@@ -12,19 +9,29 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from ottla.wire.dialect import IncomingRequest
-from ottla.wire.errors import NotLeaderOrFollower, RemoteProtocolError
+from ottla.wire.errors import (
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpoch,
+    NotLeaderOrFollower,
+    OttlaError,
+)
 from ottla.wire.kafka import fetch, produce
+from ottla.wire.kafka.topic_ids import to_text
 from ottla.wire.requests import (
+    FetchDrop,
     FetchPartResult,
     FetchRequest,
     FetchResponse,
+    NumberedFetchRequest,
+    NumberedFetchResponse,
     ProducePartResult,
     ProduceRequest,
     ProduceResponse,
+    TransactionalProduceRequest,
 )
 from tests.support.kafka_dialect import IDS, dialect_of_two_topics
-from tests.support.kafka_tables import struct_of
-from tests.support.kafka_values import frame, plain
+from tests.support.kafka_values import entity_of, frame, plain
 
 DIALECT = dialect_of_two_topics()
 STRANGE = bytes(range(100, 116))
@@ -32,28 +39,10 @@ PRODUCE_VERSIONS = range(3, produce.NEWEST + 1)
 FETCH_VERSIONS = range(fetch.OLDEST, fetch.NEWEST + 1)
 
 
-def _entity(schema: Any, values: dict[str, Any]) -> Any:
-    """kio's object with the fields that its version has, from plain values."""
-    hints = typing.get_type_hints(schema)
-    given = {}
-    for field in dataclasses.fields(schema):
-        if field.name not in values:
-            continue
-        value, inner = values[field.name], struct_of(hints[field.name])
-        if inner is not None:
-            value = tuple(_entity(inner, one) for one in value)
-        elif isinstance(value, list):
-            value = tuple(value)
-        if str(field.metadata.get("kafka_type")).startswith("timedelta"):
-            value = datetime.timedelta(milliseconds=value)
-        given[field.name] = value
-    return schema(**given)
-
-
 def _request(api: int, version: int, values: dict[str, Any]) -> IncomingRequest:
     schema = load_request_schema(api, version)
     out = io.BytesIO()
-    entity_writer(schema)(out, _entity(schema, values))
+    entity_writer(schema)(out, entity_of(schema, values))
     request = DIALECT.read_request(memoryview(frame(api, version, schema.__flexible__, out.getvalue())))
     assert isinstance(request, IncomingRequest)
     return request
@@ -146,9 +135,11 @@ def test_an_id_that_no_topic_has_is_refused_and_the_rest_goes_on() -> None:
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_a_transaction_is_refused(version: int) -> None:
-    with pytest.raises(RemoteProtocolError, match="transaction"):
-        _produce(version, transactional_id="of mine")
+def test_a_transaction_is_told_apart(version: int) -> None:
+    message = _produce(version, transactional_id="of mine").message
+    assert isinstance(message, TransactionalProduceRequest)
+    assert (message.transactional_id, len(message.parts)) == ("of mine", 3)
+    assert not isinstance(_produce(version).message, TransactionalProduceRequest)
 
 
 # --- Fetch ---------------------------------------------------------------------------------------------------------------
@@ -170,30 +161,41 @@ def _fetch(version: int, **more: Any) -> IncomingRequest:
     return _request(1, version, values | more)
 
 
+def _text(topic: str) -> str:
+    return to_text(IDS[topic])
+
+
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_a_fetch_is_understood(version: int) -> None:
-    message = _fetch(version).message
+    message = _fetch(version, session_id=77, session_epoch=5).message
     assert isinstance(message, FetchRequest)
     assert (message.max_wait_ms, message.min_bytes, message.max_bytes, message.replica_id) == (500, 1, 50_000, -1)
     told = [(part.topic, part.partition, part.offset, part.max_bytes, part.leader_epoch) for part in message.parts]
     epoch = 3 if version >= 9 else -1
     assert told == [("first", 0, 10, 1000, epoch), ("first", 2, 20, 1002, epoch), ("second", 1, 30, 1001, epoch)]
+    assert isinstance(message, NumberedFetchRequest) == (version >= 7)
+    if isinstance(message, NumberedFetchRequest):
+        assert (message.session_id, message.session_epoch, message.by_id) == (77, 5, version >= 13)
+        forgotten = _text("second") if version >= 13 else "second"
+        assert message.dropped == (FetchDrop(forgotten, 5), FetchDrop(forgotten, 6))
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_kio_reads_our_answer_to_a_fetch(version: int) -> None:
     parts = [
-        FetchPartResult(0, "", "first", 0, 7, 17, 1),
-        FetchPartResult(6, "no", "first", 2, leader=1, leader_epoch=8),
-        FetchPartResult(0, "", "second", 1, 0, 30, 0),
+        FetchPartResult(0, "", "first", 0, 7, 17, 1, topic_id=_text("first")),
+        FetchPartResult(6, "no", "first", 2, leader=1, leader_epoch=8, topic_id=_text("first")),
+        FetchPartResult(0, "", "second", 1, 0, 30, 0, topic_id=_text("second")),
     ]
-    pieces = DIALECT.encode_response(_fetch(version), FetchResponse(parts), [b"abc", b"defg"])
-    answer = _answer(1, version, pieces)
+    response = NumberedFetchResponse(parts, True, 12345) if version >= 7 else FetchResponse(parts)
+    answer = _answer(1, version, DIALECT.encode_response(_fetch(version), response, [b"abc", b"defg"]))
     told = [one for topic in answer["responses"] for one in topic["partitions"]]
     assert [(one["partition_index"], one["error_code"], one["high_watermark"]) for one in told] == [
         (0, 0, 17), (2, 6, -1), (1, 0, 30),
     ]  # fmt: skip
     assert [one["records"] for one in told] == [b"abcdefg", b"", b""]
+    if version >= 7:
+        assert (answer["error_code"], answer["session_id"]) == (0, 12345)
     if version >= 12:
         assert told[1]["current_leader"] == {"leader_id": 1, "leader_epoch": 8}
     if version >= 13:
@@ -204,16 +206,26 @@ def test_kio_reads_our_answer_to_a_fetch(version: int) -> None:
 def test_a_fetch_that_failed_tells_every_part(version: int) -> None:
     answer = _answer(1, version, DIALECT.encode_error(_fetch(version), NotLeaderOrFollower("no")))
     assert [one["error_code"] for topic in answer["responses"] for one in topic["partitions"]] == [6, 6, 6]
+    if version >= 13:
+        assert [topic["topic_id"] for topic in answer["responses"]] == [IDS["first"], IDS["second"]]
 
 
-def test_a_fetch_by_an_id_that_no_topic_has_is_answered_at_once() -> None:
+@pytest.mark.parametrize("version", range(7, fetch.NEWEST + 1))
+@pytest.mark.parametrize("error", [FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError])
+def test_an_error_of_the_session_is_the_answers_own(version: int, error: type[OttlaError]) -> None:
+    answer = _answer(1, version, DIALECT.encode_error(_fetch(version), error("no")))
+    assert (answer["error_code"], answer["session_id"], answer["responses"]) == (error.code, 0, [])
+
+
+def test_an_id_that_no_topic_has_is_asked_for_all_the_same() -> None:
     part = {
         "partition": 3, "current_leader_epoch": -1, "fetch_offset": 0, "last_fetched_epoch": -1, "log_start_offset": -1,
         "partition_max_bytes": 1,
     }  # fmt: skip
     request = _fetch(16, topics=[_topic("unknown", partitions=[part])])
     assert isinstance(request.message, FetchRequest)
-    assert (request.message.parts, request.message.max_wait_ms) == ([], 0)
-    answer = _answer(1, 16, DIALECT.encode_response(request, FetchResponse([])))
+    assert [(one.topic, one.topic_id, one.partition) for one in request.message.parts] == [("", to_text(STRANGE), 3)]
+    refused = FetchPartResult(100, "", "", 3, topic_id=to_text(STRANGE))
+    answer = _answer(1, 16, DIALECT.encode_response(request, NumberedFetchResponse([refused])))
     assert answer["responses"][0]["topic_id"] == STRANGE
     assert answer["responses"][0]["partitions"][0]["error_code"] == 100

@@ -1,0 +1,164 @@
+"""Requests that Kafka's clients of today do not send here, by raw frames: old ones, odd ones, and what becomes of them."""
+
+import time
+from typing import Any
+
+import pytest
+
+from ottla.local import LocalCluster
+from ottla.wire.records import encode_batch
+from tests.compat.conftest import MakeTopic
+from tests.support.raw_kafka import HungUp, RawKafka
+
+PRODUCE, METADATA, OFFSET_FETCH, FIND_COORDINATOR = 0, 3, 9, 10
+JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE_GROUPS, API_VERSIONS = 11, 12, 13, 14, 15, 18
+DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER = 35, 60
+
+
+def _address(cluster: LocalCluster, broker: int) -> str:
+    return cluster.bootstrap.split(",")[broker]
+
+
+def _leader(cluster: LocalCluster, topic: str) -> tuple[str, bytes]:
+    with RawKafka(_address(cluster, 0)) as raw:
+        asked = {"topics": [{"topic_id": None, "name": topic}], "allow_auto_topic_creation": False}
+        answer = raw.ask(METADATA, 12, {**asked, "include_topic_authorized_operations": False})
+    (found,) = answer["topics"]
+    return _address(cluster, found["partitions"][0]["leader_id"]), found["topic_id"]
+
+
+def _coordinator(cluster: LocalCluster, group: str) -> int:
+    with RawKafka(_address(cluster, 0)) as raw:
+        answer = raw.ask(FIND_COORDINATOR, 0, {"key": group})
+    assert answer["error_code"] == 0
+    return int(answer["node_id"])
+
+
+def _alive(raw: RawKafka) -> bool:
+    return bool(raw.ask(API_VERSIONS, 0, {})["error_code"] == 0)
+
+
+# --- Produce -----------------------------------------------------------------------------------------------------------------
+
+
+def _records(topic: str, *partitions: int, acks: int = -1, transactional_id: str | None = None) -> dict[str, Any]:
+    batch = bytes(encode_batch([b"value"], timestamps=int(time.time() * 1000)))
+    parts = [{"index": partition, "records": batch} for partition in partitions]
+    data = [{"name": topic, "partition_data": parts}]
+    return {"transactional_id": transactional_id, "acks": acks, "timeout": 5000, "topic_data": data}
+
+
+@pytest.mark.parametrize("version", [3, 7, 9, 12])
+def test_records_of_a_transaction_are_refused_and_the_connection_stays(
+    kafka_cluster: LocalCluster, make_topic: MakeTopic, version: int
+) -> None:
+    topic = make_topic(2)
+    address, _ = _leader(kafka_cluster, topic)
+    with RawKafka(address) as raw:
+        answer = raw.ask(PRODUCE, version, _records(topic, 0, 1, transactional_id="of mine"))
+        (told,) = answer["responses"]
+        assert [(one["index"], one["error_code"]) for one in told["partition_responses"]] == [(0, 53), (1, 53)]
+        answer = raw.ask(PRODUCE, version, _records(topic, 0))
+        assert answer["responses"][0]["partition_responses"][0]["base_offset"] == 0, "nothing of it was appended"
+
+
+def test_without_acks_a_refused_record_ends_the_connection(kafka_cluster: LocalCluster, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    address, _ = _leader(kafka_cluster, topic)
+    with RawKafka(address) as raw:
+        raw.send(PRODUCE, 7, _records(topic, 0, acks=0))
+        assert _alive(raw), "what is taken is not answered"
+        raw.send(PRODUCE, 7, _records(topic, 77, acks=0))
+        with pytest.raises(HungUp):
+            raw.receive(PRODUCE, 7)
+    with RawKafka(address) as raw:
+        raw.send(PRODUCE, 7, _records(topic, 0, acks=0, transactional_id="of mine"))
+        with pytest.raises(HungUp):
+            raw.receive(PRODUCE, 7)
+
+
+# --- the cluster -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "error"), [(1, 0), (2, 114), (7, 115)])
+@pytest.mark.parametrize("version", [1, 2])
+def test_endpoints_are_brokers(kafka_cluster: LocalCluster, version: int, kind: int, error: int) -> None:
+    with RawKafka(_address(kafka_cluster, 0)) as raw:
+        asked = {"include_cluster_authorized_operations": False, "endpoint_type": kind, "include_fenced_brokers": False}
+        answer = raw.ask(DESCRIBE_CLUSTER, version, asked)
+        assert (answer["error_code"], len(answer["brokers"])) == (error, 0 if error else 3)
+        assert (answer["error_message"] is None) == (error == 0)
+        assert _alive(raw)
+
+
+@pytest.mark.parametrize("version", [1, 4, 5])
+def test_log_dirs_are_described(kafka_cluster: LocalCluster, make_topic: MakeTopic, version: int) -> None:
+    topic = make_topic(2)
+    with RawKafka(_address(kafka_cluster, 0)) as raw:
+        asked = {"topics": [{"topic": topic, "partitions": [0, 1]}]}
+        (folder,) = raw.ask(DESCRIBE_LOG_DIRS, version, asked)["results"]
+    assert [(one["name"], len(one["partitions"])) for one in folder["topics"]] == [(topic, 2)]
+    assert folder.get("is_cordoned", False) is False
+
+
+# --- groups ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [1, 2, 5, 7])
+def test_offsets_are_refused_by_who_does_not_coordinate(kafka_cluster: LocalCluster, name: str, version: int) -> None:
+    """Version 1 has no error of its own: each partition bears it."""
+    other = (_coordinator(kafka_cluster, name) + 1) % 3
+    asked = {"group_id": name, "topics": [{"name": "t", "partition_indexes": [0, 3]}], "require_stable": False}
+    with RawKafka(_address(kafka_cluster, other)) as raw:
+        answer = raw.ask(OFFSET_FETCH, version, asked)
+    parts = [(one["partition_index"], one["error_code"]) for topic in answer["topics"] for one in topic["partitions"]]
+    if version == 1:
+        assert parts == [(0, 16), (3, 16)]
+    else:
+        assert answer["error_code"] == 16
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_a_group_that_is_not_there_is_dead_and_since_version_6_an_error(
+    kafka_cluster: LocalCluster, name: str, version: int
+) -> None:
+    coordinator = _address(kafka_cluster, _coordinator(kafka_cluster, name))
+    with RawKafka(coordinator) as raw:
+        asked = {"groups": [name], "include_authorized_operations": False}
+        (group,) = raw.ask(DESCRIBE_GROUPS, version, asked)["groups"]
+    assert (group["group_id"], group["members"]) == (name, [])
+    if version >= 6:
+        assert group["error_code"] == 69
+    else:
+        assert (group["error_code"], group["group_state"]) == (0, "Dead")
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_old_members_join_at_once(kafka_cluster: LocalCluster, name: str, version: int) -> None:
+    """Before version 4 nobody is sent back for a member id."""
+    with RawKafka(_address(kafka_cluster, _coordinator(kafka_cluster, name))) as raw:
+        asked = {"group_id": name, "session_timeout": 10_000, "rebalance_timeout": 10_000, "member_id": ""}
+        protocols = [{"name": "range", "metadata": b"meta"}]
+        joined = raw.ask(JOIN, version, {**asked, "protocol_type": "consumer", "protocols": protocols})
+        assert (joined["error_code"], joined["generation_id"], joined["protocol_name"]) == (0, 1, "range")
+        member = joined["member_id"]
+        assert joined["leader"] == member != ""
+        assert [(one["member_id"], one["metadata"]) for one in joined["members"]] == [(member, b"meta")]
+        me = {"group_id": name, "generation_id": 1, "member_id": member}
+        shares = [{"member_id": member, "assignment": b"all of it"}]
+        synced = raw.ask(SYNC, min(version, 2), {**me, "assignments": shares})
+        assert (synced["error_code"], synced["assignment"]) == (0, b"all of it")
+        assert raw.ask(HEARTBEAT, min(version, 2), me)["error_code"] == 0
+        assert raw.ask(HEARTBEAT, 0, {**me, "generation_id": 7})["error_code"] == 22
+        (group,) = raw.ask(DESCRIBE_GROUPS, version, {"groups": [name], "include_authorized_operations": False})[
+            "groups"
+        ]
+        assert (group["group_state"], [one["member_assignment"] for one in group["members"]]) == (
+            "Stable",
+            [b"all of it"],
+        )
+        assert raw.ask(LEAVE, min(version, 2), {"group_id": name, "member_id": member})["error_code"] == 0
+        (group,) = raw.ask(DESCRIBE_GROUPS, version, {"groups": [name], "include_authorized_operations": False})[
+            "groups"
+        ]
+        assert (group["group_state"], group["members"]) == ("Empty", [])
