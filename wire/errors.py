@@ -221,6 +221,14 @@ class InconsistentTopicId(OttlaError, code=103, retriable=True, refresh_metadata
     """The data on disk belongs to an earlier topic of the same name."""
 
 
+class MismatchedEndpointType(OttlaError, code=114):
+    """Controllers were asked for where brokers answer."""
+
+
+class UnsupportedEndpointType(OttlaError, code=115):
+    """There is no such kind of endpoint."""
+
+
 class UnreadableRecords(CorruptMessage):
     """Records that were fetched are damaged; a consumer stands before them until it seeks."""
 

@@ -5,11 +5,12 @@ from typing import Any
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import (
     NO_ERROR,
-    InvalidRequest,
     LeaderNotAvailable,
+    MismatchedEndpointType,
     OttlaError,
     TransactionalIdAuthorizationFailed,
     UnknownTopicId,
+    UnsupportedEndpointType,
 )
 from ottla.wire.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.kafka.api import Asked, KafkaApi, Read, error_values, failed_at_top
@@ -35,6 +36,13 @@ PARTITIONS_MAX = 2_000
 NULL_NAMES_FROM = 12
 """The version of Metadata whose topics need have no name."""
 
+NO_ELIGIBLE_LEADERS: dict[str, Any] = {"eligible_leader_replicas": [], "last_known_elr": []}
+"""They may be null by Kafka's schema, and its own admin fails at that (4.3): Kafka's brokers tell empty lists."""
+
+BROKERS = 1
+CONTROLLERS = 2
+"""The kinds of endpoints that DescribeCluster is asked for."""
+
 # --- ApiVersions ---------------------------------------------------------------------------------------------------------
 
 
@@ -53,7 +61,10 @@ def write_api_versions(request: IncomingRequest, message: ApiVersionsResponse) -
 
 
 def read_metadata(asked: Asked) -> Read:
-    """Topics by name or by id; null asks for all, and so does an empty list in version 0."""
+    """Topics by name or by id; null asks for all, and so does an empty list in version 0.
+
+    Where there is an id, it counts: Kafka's Java admin sends an empty name beside it, not null.
+    """
     topics = asked.entity.topics
     if topics is None or (not topics and asked.version == 0):
         return Read(MetadataRequest(None), [])
@@ -62,7 +73,7 @@ def read_metadata(asked: Asked) -> Read:
     for topic in topics:
         name = topic.name
         topic_id = getattr(topic, "topic_id", None)
-        if name is None and topic_id is not None:
+        if topic_id is not None:
             name = asked.topics.topic_name_of(to_text(topic_id))
             if name is None:
                 unknown.append(topic_id)
@@ -126,12 +137,17 @@ def failed_metadata(request: IncomingRequest, error: OttlaError) -> Values:
 
 
 def read_describe_cluster(asked: Asked) -> Read:
-    if asked.get("endpoint_type", 1) != 1:
-        raise InvalidRequest("the endpoints of controllers are those of brokers; ask for endpoint type 1")
-    return Read(MetadataRequest([]))
+    return Read(MetadataRequest([]), asked.get("endpoint_type", BROKERS))
 
 
 def write_describe_cluster(request: IncomingRequest, message: MetadataResponse) -> Values:
+    endpoint_type = request.context
+    if endpoint_type != BROKERS:
+        refusal = MismatchedEndpointType if endpoint_type == CONTROLLERS else UnsupportedEndpointType
+        why = (
+            f"endpoint type {endpoint_type}; brokers tell of brokers, whose type is {BROKERS}, and one of them controls"
+        )
+        return {**error_values(refusal(why)), "endpoint_type": endpoint_type}
     return {
         "cluster_id": message.cluster_id,
         "controller_id": message.controller,
@@ -159,6 +175,7 @@ def write_describe_topics(request: IncomingRequest, message: MetadataResponse) -
         if topic.name < first_topic:
             continue
         values = _topic(topic, alive)
+        values["partitions"] = [partition | NO_ELIGIBLE_LEADERS for partition in values["partitions"]]
         begin = first_partition if topic.name == first_topic else 0
         values["partitions"] = values["partitions"][begin : begin + room]
         told.append(values)
