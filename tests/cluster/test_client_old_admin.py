@@ -9,7 +9,6 @@ import pytest
 from ottla.client import Admin, Consumer, Producer
 from ottla.local import LocalCluster
 from ottla.wire.names import TopicPartition
-from tests.support.cluster import wait_until
 from tests.support.workload import HASTY, SESSION_S, WAIT_S, controller_of, leader_of, make_topic, revive
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.usefixtures("all_alive")]
@@ -81,9 +80,10 @@ def test_metadata_is_of_one_version_everywhere_and_of_a_later_one_under_the_next
 
     def agreed() -> tuple[int, int]:
         """Of one look in which all said the same: between two looks the version may move, as replicas join the ISR."""
-        looks: list[set[tuple[int, int]]] = []
-        wait_until(lambda: looks.append(versions()) or len(looks[-1]) == 1, WAIT_S)
-        return looks[-1].pop()
+        deadline = time.monotonic() + WAIT_S
+        while len(look := versions()) != 1:
+            assert time.monotonic() < deadline, look
+        return look.pop()
 
     first = agreed()
     admin.create_topic(f"version-{uuid.uuid4().hex[:8]}", replication_factor=3)
