@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 BUILT  := $(VENV)/.built
 HOT    := $(shell find wire net client broker -name '*.py')
 
-.PHONY: setup pure demo test check lint types imports unit cluster others bench bench-peer chaos format clean images compose-up compose-down docker-test spark-test
+.PHONY: setup pure demo test check lint types imports unit cluster others bench bench-peer chaos format clean images compose-up compose-down docker-test foreign-test spark-test
 
 demo: $(BUILT)            ## a real ZooKeeper, three real brokers and Spark on this machine: what they do, in under a minute
 	$(BIN)/python -m ottla.local.demo
@@ -71,6 +71,10 @@ compose-down:             ## stop them; VOLUMES=1 deletes their data too
 
 chaos: $(BUILT)           ## ten minutes of faults under load, some in turn, most random (CHAOS_SECONDS=600, SEED=1); reports in chaos-results/
 	chaos/scripts/suite.sh $(BIN)/python $(or $(CHAOS_SECONDS),600)
+
+foreign-test: $(BUILT)    ## Kafka's Java client, sarama, krafka and rskafka against a live cluster; takes java, go or cargo, and minutes
+	$(BIN)/python -m tests.foreign.drive
+	$(BIN)/python -m tests.foreign.answers
 
 spark-test: $(BUILT)      ## what takes minutes with Spark: millions of records, leaders and queries killed
 	$(BIN)/python -m pytest -m deep tests/spark

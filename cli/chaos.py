@@ -74,6 +74,33 @@ def run(
     return 0 if outcome.passed else FAILED
 
 
+@app.command()
+def fuzz(
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long attacks come.")] = 60.0,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="The same number brings the same attacks.", show_default=False)
+    ] = None,
+    rate: Annotated[float, typer.Option("--rate", min=1, max=1000, help="Attacks a second.")] = 50.0,
+    report: Annotated[Path | None, typer.Option("--report", metavar="DIR", help="Write fuzz.json there.")] = None,
+    output_format: Format = None,
+) -> int:
+    """Send spoilt and random frames of Kafka's protocol to a cluster of its own, beside a client that must not notice."""
+    import random
+
+    from ottla.chaos.fuzz.report import summary, told
+    from ottla.chaos.fuzz.run import run as run_fuzz
+
+    if report is not None:
+        _check_folder(report)
+    chosen = random.SystemRandom().randrange(2**31) if seed is None else seed
+    outcome = run_fuzz(seconds, chosen, rate, note)
+    if report is not None:
+        (report / "fuzz.json").write_text(to_json(summary(outcome), indent=2), encoding="utf-8")
+    write_line(to_json(summary(outcome), indent=2) if output_format is OutputFormat.JSON else told(outcome))
+    flush()
+    return 0 if outcome.passed else FAILED
+
+
 @app.command("list")
 def list_scenarios(output_format: Format = None) -> None:
     """List all scenarios."""

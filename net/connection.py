@@ -36,7 +36,7 @@ class Limits:
     """What one peer, and all together, may cost."""
 
     frame_max: int = FRAME_MAX
-    first_frame_max: int = 64 * 1024  # before a peer has sent one sensible request
+    first_frame_max: int = 64 * 1024  # before a peer has sent one sensible request, or the head of a larger one
     pending_frames_bytes: int = 512 * 1024 * 1024  # half-received frames of all connections together
     connections: int = 10_000
     connections_per_ip: int = 5_000
@@ -77,6 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         self._busy = busy_poll()
         self._limits = host.limits
         self._reader = FrameReader(host.pool, host.limits.first_frame_max)
+        self._reader.on_longer = self._first_frame_max
         self._transport: asyncio.Transport | None = None
         self._dialect: Dialect | None = None
         self._answers = Answers(self._promise_kept, lambda: self._stalled_at is None)
@@ -180,6 +181,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._greeted:
             self._greeted = True
             self._reader.frame_max = self._limits.frame_max
+            self._reader.on_longer = None
         if isinstance(request, UnreadableRequest):
             self._answer(dialect.encode_error(request, request.error))
             return
@@ -193,6 +195,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._answer(encode(request, reply))
         elif reply is not None:
             self._promise(request, reply if isinstance(reply, Later) else LaterFromFuture(reply))
+
+    def _first_frame_max(self, head: memoryview) -> int:
+        """How long the first frame may be, which begins so."""
+        known = any(dialect.begins(head) for dialect in self._host.dialects)
+        return self._limits.frame_max if known else self._limits.first_frame_max
 
     def _pick_dialect(self, frame: memoryview) -> Dialect:
         for dialect in self._host.dialects:
@@ -331,6 +338,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Hang up once what was answered has left; a peer that does not take it is cut in time."""
+        if (
+            self._out
+        ):  # a handler may hang up in the middle of a turn: answers to the requests before are not lost for that
+            self._flush()
         if self._stalled_at is None:
             self._stalled_at = time.monotonic()
         if self._transport is not None:

@@ -53,6 +53,9 @@ COUNT_MAX: Final = 1_000_000
 
 NO_PRODUCER: Final = -1
 
+NO_TIMESTAMP: Final = -1
+"""The timestamp of a record that has none, and the smallest that is allowed."""
+
 _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
@@ -191,7 +194,8 @@ def check_produced(buffer: Buffer, position: int = 0) -> BatchHeader:
         raise InvalidRecord(f"a produced batch must not set attributes {header.attributes & ~KNOWN_ATTRIBUTES:#06x}")
     if header.attributes & LOG_APPEND_TIME:
         raise InvalidTimestamp("a producer's batch must not claim to be timed by the broker")
-    if header.first_timestamp < -1 or header.max_timestamp < header.first_timestamp:
+    # Older clients (sarama 1.22) leave the largest timestamp out: stamp_max_timestamp puts one there.
+    if header.first_timestamp < -1 or NO_TIMESTAMP != header.max_timestamp < header.first_timestamp:
         raise InvalidRecord(f"a batch from {header.first_timestamp} ms to {header.max_timestamp} ms")
     return header
 
@@ -211,6 +215,17 @@ def stamp_append_time(buffer: bytearray | memoryview, position: int, header: Bat
     crc = crc32c(memoryview(buffer)[position + CRC_START : position + header.size])
     _CRC.pack_into(buffer, position + CRC_START - _CRC.size, crc)
     return header._replace(attributes=attributes, max_timestamp=now_ms, crc=crc)
+
+
+def stamp_max_timestamp(buffer: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int) -> BatchHeader:
+    """For a batch whose producer did not say what its largest timestamp is: none is later than now. Computes the CRC anew."""
+    largest = max(header.first_timestamp, now_ms)
+    _APPEND_TIME.pack_into(
+        buffer, position + CRC_START, header.attributes, header.last_offset_delta, header.first_timestamp, largest
+    )
+    crc = crc32c(memoryview(buffer)[position + CRC_START : position + header.size])
+    _CRC.pack_into(buffer, position + CRC_START - _CRC.size, crc)
+    return header._replace(max_timestamp=largest, crc=crc)
 
 
 _NO_HEADER = bytes(HEADER_SIZE)

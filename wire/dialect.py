@@ -69,6 +69,11 @@ class Dialect(Protocol):
         """Whether a connection whose first frame is this speaks it."""
         ...
 
+    def begins(self, head: memoryview) -> bool:
+        """Whether a request that is known begins with these bytes (framing.HEAD_SIZE of them). Then a connection's first frame
+        may be as long as any: not all clients greet, and the first that some say to a leader is a megabyte of records."""
+        ...
+
     def read_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
         """The request in a frame, or what to answer when it cannot be read; RemoteProtocolError means: hang up."""
         ...

@@ -100,6 +100,9 @@ class NativeDialect:
     def speaks(self, body: memoryview) -> bool:
         return body[0] & 0xF0 == REQUEST_MARK & 0xF0
 
+    def begins(self, head: memoryview) -> bool:
+        return False  # our own clients greet
+
     def read_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
         head, tail = _split(body, REQUEST_MARK)
         if len(head) > REQUEST_HEAD_MAX:

@@ -13,6 +13,7 @@ from ottla.wire.batch import (
     MAGIC_COLUMNS,
     MAGIC_KAFKA,
     NO_PRODUCER,
+    NO_TIMESTAMP,
     BatchHeader,
     Buffer,
     Codec,
@@ -52,9 +53,6 @@ DECODED_MAX = 256 * 1024 * 1024
 
 As Python objects the worst payload of this size takes a few times as much, never an amount that the sender can choose.
 """
-
-NO_TIMESTAMP = -1
-"""The timestamp of a record that has none, and the smallest that is allowed."""
 
 HeaderPairs = Sequence[tuple[str, bytes | None]]
 
@@ -319,6 +317,13 @@ def find_offset_by_timestamp(batch: RecordBatch, timestamp_ms: int) -> tuple[int
     """The offset and the timestamp of the first record that is not older than ``timestamp_ms``."""
     timestamps = zip(batch.offsets(), batch.timestamps(), strict=True)
     return next(((offset, timestamp) for offset, timestamp in timestamps if timestamp >= timestamp_ms), None)
+
+
+def find_youngest(batch: RecordBatch) -> tuple[int, int]:
+    """The offset and the timestamp of the first record that has the largest timestamp."""
+    timestamps = batch.timestamps()
+    largest = max(timestamps)
+    return list(batch.offsets())[timestamps.index(largest)], largest
 
 
 def _check_shape(header: BatchHeader) -> BatchHeader:

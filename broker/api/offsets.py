@@ -13,11 +13,15 @@ from ottla.wire.batch import read_fields
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import InvalidRequest, OttlaError
 from ottla.wire.messages import EARLIEST, LATEST, MAX_TIMESTAMP
-from ottla.wire.records import RecordBatch, find_offset_by_timestamp
+from ottla.wire.records import RecordBatch, find_offset_by_timestamp, find_youngest
 from ottla.wire.requests import ListOffsetsPart, ListOffsetsPartResult, ListOffsetsRequest, ListOffsetsResponse
 
 DECODED_MAX = 32 * 1024 * 1024
 """The largest batch that is decompressed to look for a time in it: the one thing that makes a broker decode records."""
+
+OPENED_MAX = 100
+"""Batches that are opened for one search: all but the last had a largest timestamp that was put there when it was stored, a
+moment after their records were made, so there are few between that and this."""
 
 
 class ListOffsetsHandler:
@@ -58,8 +62,10 @@ class ListOffsetsHandler:
         try:
             async with self._decoding:
                 partition = self._led(part)
-                wanted_ms = part.timestamp_ms if part.timestamp_ms >= 0 else partition.log.max_timestamp()
-                offset, timestamp_ms = await _find_by_time(partition, wanted_ms) if wanted_ms >= 0 else (-1, -1)
+                if part.timestamp_ms == MAX_TIMESTAMP:
+                    offset, timestamp_ms = await _find_youngest(partition)
+                else:
+                    offset, timestamp_ms = await _find_by_time(partition, part.timestamp_ms)
         except OttlaError as error:
             return self._failed(part, error)
         return ListOffsetsPartResult(0, "", part.topic, part.partition, offset, timestamp_ms, partition.leader_epoch)
@@ -95,12 +101,28 @@ def _timestamp_from(partition: Partition, offset: int) -> int:
     return -1
 
 
-async def _find_by_time(partition: Partition, timestamp_ms: int) -> tuple[int, int]:
-    """Offset and timestamp of the first committed record that is not older; -1 and -1 if all are."""
-    view = partition.log.find_by_timestamp(timestamp_ms)
+async def _find_youngest(partition: Partition) -> tuple[int, int]:
+    """Offset and timestamp of the record with the largest timestamp, where headers say that it is; -1 and -1 if none is."""
+    largest_ms = partition.log.max_timestamp()
+    view = partition.log.find_by_timestamp(largest_ms) if largest_ms >= 0 else None
     if view is None:
         return -1, -1
-    # A copy: the log may be deleted while the thread reads.
     batch = RecordBatch(bytes(view), verify=False, decoded_max=DECODED_MAX)
-    found = await asyncio.to_thread(find_offset_by_timestamp, batch, timestamp_ms)
-    return found if found is not None and found[0] < partition.high_watermark else (-1, -1)
+    found = await asyncio.to_thread(find_youngest, batch)
+    return found if found[0] < partition.high_watermark else (-1, -1)
+
+
+async def _find_by_time(partition: Partition, timestamp_ms: int) -> tuple[int, int]:
+    """Offset and timestamp of the first committed record that is not older; -1 and -1 if all are."""
+    offset = 0
+    for _ in range(OPENED_MAX):
+        view = partition.log.find_by_timestamp(timestamp_ms, offset)
+        if view is None:
+            break
+        # A copy: the log may be deleted while the thread reads.
+        batch = RecordBatch(bytes(view), verify=False, decoded_max=DECODED_MAX)
+        found = await asyncio.to_thread(find_offset_by_timestamp, batch, timestamp_ms)
+        if found is not None:
+            return found if found[0] < partition.high_watermark else (-1, -1)
+        offset = batch.next_offset  # its header promised more: its producer left the largest timestamp out
+    return -1, -1

@@ -1,11 +1,11 @@
 """A group in the hands of its coordinator: what it decides, what stands in ZooKeeper, and what is on its way there."""
 
-import asyncio
 from collections import deque
 
 from ottla.broker.groups.kinds import AnyGroup
 from ottla.broker.groups.membership import Answer
 from ottla.broker.groups.writes_loop import PendingWrite
+from ottla.net.timer import Timer
 from ottla.zk.groups import LoadedGroup
 
 
@@ -17,7 +17,7 @@ class Coordinated:
         self.loaded = loaded
         self.over = False
         """Whether another broker coordinates it by now."""
-        self.timer: asyncio.TimerHandle | None = None
+        self.timer: Timer | None = None
         self.unwritten: deque[list[Answer]] = deque()
         """For each write that is on its way, the answers that wait for it."""
         self.last_put: PendingWrite | None = None

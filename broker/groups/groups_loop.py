@@ -17,6 +17,7 @@ from ottla.broker.groups.membership import Answer, Effect, Group, Write
 from ottla.broker.groups.mirror import members_of, owners_of, sentence
 from ottla.broker.groups.writes_loop import GroupWrites, PendingWrite
 from ottla.net.reply import Later, Reply
+from ottla.net.timer import Timer
 from ottla.wire.errors import (
     CoordinatorNotAvailable,
     GroupIdNotFound,
@@ -143,6 +144,8 @@ class Groups:
     def _loaded(self, group_id: str, task: "asyncio.Task[Coordinated]") -> None:
         if self._loading.get(group_id) is task:
             del self._loading[group_id]
+        if not task.cancelled():
+            task.exception()  # looked at: whoever waited for it may have hung up, and asyncio would make a traceback of it
 
     async def _load(self, group_id: str, make: bool) -> Coordinated:
         """Write that this broker coordinates it, so that whoever did before can write nothing from then on, and read it."""
@@ -321,13 +324,12 @@ class Groups:
         deadline = coordinated.group.next_deadline()
         if deadline is None or coordinated.over:
             return
-        loop = asyncio.get_running_loop()
-        when = loop.time() + max(0.0, deadline - time.monotonic())
+        when = asyncio.get_running_loop().time() + max(0.0, deadline - time.monotonic())
         if coordinated.timer is not None:
-            if coordinated.timer.when() <= when and not coordinated.timer.cancelled():
+            if coordinated.timer.when <= when:
                 return
             coordinated.timer.cancel()
-        coordinated.timer = loop.call_at(when, self._time_has_come, coordinated)
+        coordinated.timer = Timer(when, partial(self._time_has_come, coordinated))
 
     def _time_has_come(self, coordinated: Coordinated) -> None:
         coordinated.timer = None

@@ -14,6 +14,7 @@ from ottla.broker.replication.partition import Divergence, Partition
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.state import LeaderState
 from ottla.net.reply import Later, Reply, Turn
+from ottla.net.timer import Timer
 from ottla.wire.batch import Buffer
 from ottla.wire.errors import (
     FetchSessionIdNotFound,
@@ -278,7 +279,7 @@ class FetchSessions:
         self._cached: dict[PartitionKey, dict[int, CachedPartition]] = {}
         self._waiting: dict[FetchSession, None] = {}
         self._woken: dict[FetchSession, None] = {}
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline: Timer | None = None
         self._commit_news: asyncio.TimerHandle | None = None
 
     @property
@@ -341,9 +342,8 @@ class FetchSessions:
     def wait(self, session: FetchSession, wait_s: float) -> WaitingFetch:
         session.waiting = waiting = WaitingFetch(self, session)
         self._waiting[session] = None
-        loop = asyncio.get_running_loop()
-        session.deadline = loop.time() + wait_s
-        if self._deadline is None or self._deadline.when() > session.deadline:
+        session.deadline = asyncio.get_running_loop().time() + wait_s
+        if self._deadline is None or self._deadline.when > session.deadline:
             self._set_deadline(session.deadline)
         if session.is_unaware:
             self._tell_commits_soon()
@@ -377,7 +377,7 @@ class FetchSessions:
     def _set_deadline(self, when: float) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = asyncio.get_running_loop().call_at(when, self._time_is_over)
+        self._deadline = Timer(when, self._time_is_over)
 
     def _time_is_over(self) -> None:
         """One timer for all, for nearly every fetch is answered long before its own time is over."""

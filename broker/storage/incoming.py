@@ -15,6 +15,7 @@ from ottla.wire.batch import (
     read_header,
     stamp,
     stamp_append_time,
+    stamp_max_timestamp,
 )
 from ottla.wire.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge
 from ottla.wire.payload_check import check_payload
@@ -69,7 +70,7 @@ def _check_times(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
 
 
 def stamp_batches(
-    records: memoryview, batches: Batches, first_offset: int, leader_epoch: int, append_time_ms: int
+    records: memoryview, batches: Batches, first_offset: int, leader_epoch: int, append_time_ms: int, now_ms: int
 ) -> list[BatchPlace]:
     """Write what the leader decides into produced batches, in place: offsets, epoch, and the time unless that is -1."""
     places = []
@@ -77,6 +78,8 @@ def stamp_batches(
         stamp(records, position, first_offset, leader_epoch)
         if append_time_ms >= 0:
             header = stamp_append_time(records, position, header, append_time_ms)
+        elif header.max_timestamp < header.first_timestamp:
+            header = stamp_max_timestamp(records, position, header, now_ms)
         next_offset = first_offset + header.last_offset_delta + 1
         places.append(
             BatchPlace(position, header.length + LENGTH_OVERHEAD, first_offset, next_offset, header.max_timestamp)

@@ -164,7 +164,7 @@ class Log:
             self.assign_epoch(leader_epoch)
         append_time_ms = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
         first_offset = self._segments.active.next_offset
-        places = stamp_batches(records, batches, first_offset, leader_epoch, append_time_ms)
+        places = stamp_batches(records, batches, first_offset, leader_epoch, append_time_ms, now_ms)
         max_timestamp = self._write(records, places)
         if first.producer_id >= 0:
             self._producers.note(first, first_offset)
@@ -236,12 +236,13 @@ class Log:
         """The largest timestamp of all segments; -1 if no record has one."""
         return max(segment.max_timestamp for segment in self._segments.from_offset(self._log_start_offset))
 
-    def find_by_timestamp(self, timestamp_ms: int) -> memoryview | None:
-        """The first batch with a record of ``timestamp_ms`` or later; None if there is none."""
+    def find_by_timestamp(self, timestamp_ms: int, from_offset: int = 0) -> memoryview | None:
+        """The first batch from an offset on that says it has a record of ``timestamp_ms`` or later; None if there is none."""
+        start = max(self._log_start_offset, from_offset)
         try:
-            for segment in self._segments.from_offset(self._log_start_offset):
+            for segment in self._segments.from_offset(start):
                 if segment.size and segment.max_timestamp >= timestamp_ms:
-                    batch = segment.find_by_timestamp(timestamp_ms, self._log_start_offset)
+                    batch = segment.find_by_timestamp(timestamp_ms, start)
                     if batch is not None:
                         return segment.read(batch.position, batch.position + batch.size)
         except OSError as error:

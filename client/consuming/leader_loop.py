@@ -21,6 +21,7 @@ from ottla.client.consuming.subscription import Assigned, Subscription
 from ottla.net.channel import Channel
 from ottla.net.exchange import Answer
 from ottla.net.retry import backoff
+from ottla.net.timer import Timer
 from ottla.wire.errors import ClientTimeout, FetchSessionIdNotFound, OffsetOutOfRange, OttlaError
 from ottla.wire.names import NO_LEADER, TopicPartition
 from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
@@ -83,7 +84,7 @@ class LeaderLoop:
         self._under_way: deque[_UnderWay] = deque()
         self._first = True
         self._woken = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._amend_scheduled = False
         self._read_at = -1  # the version of the metadata by which it is known what is read here
         self._all_may_have_changed = True
@@ -312,10 +313,10 @@ class LeaderLoop:
         """One timer for all that are held: after a broker has died there may be thousands."""
         when = self._loop.time() + seconds + TIMER_SLACK_S
         if self._timer is not None:
-            if self._timer.when() <= when:
+            if self._timer.when <= when:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._time_has_come)
+        self._timer = Timer(when, self._time_has_come)
 
     def _time_has_come(self) -> None:
         self._timer = None

@@ -14,9 +14,9 @@ from ottla.client.producing.batches import Headers, ProducerBatch
 from ottla.client.producing.delivery import RecordDelivery
 from ottla.client.producing.partitioner import Picker, RoundRobin, Sticky, choose_partition, partitions_for_keys
 from ottla.client.producing.record_lists import RecordList
+from ottla.wire.batch import NO_TIMESTAMP
 from ottla.wire.errors import InvalidTimestamp, UnknownTopicOrPartition
 from ottla.wire.names import TopicPartition
-from ottla.wire.records import NO_TIMESTAMP
 from ottla.wire.requests import TopicMetadata
 
 TIMESTAMP_MAX = 2**62

@@ -63,7 +63,7 @@ LIES: list[tuple[dict[str, int], type[OttlaError]]] = [
     ({"last_offset_delta": 2**31 - 1}, InvalidRecord),
     ({"first_timestamp": -2}, InvalidRecord),
     ({"first_timestamp": 2**63 - 1}, InvalidRecord),
-    ({"max_timestamp": -1}, InvalidRecord),
+    ({"max_timestamp": -2}, InvalidRecord),
     ({"max_timestamp": -(2**63)}, InvalidRecord),
     ({"count": 2}, InvalidRecord),
     ({"count": 4}, CorruptMessage),

@@ -36,6 +36,13 @@ PARTITIONS_MAX = 2_000
 NULL_NAMES_FROM = 12
 """The version of Metadata whose topics need have no name."""
 
+NO_ELIGIBLE_LEADERS: dict[str, Any] = {"eligible_leader_replicas": [], "last_known_elr": []}
+"""They may be null by Kafka's schema, and its own admin fails at that (4.3): Kafka's brokers tell empty lists."""
+
+BROKERS = 1
+CONTROLLERS = 2
+"""The kinds of endpoints that DescribeCluster is asked for."""
+
 # --- ApiVersions ---------------------------------------------------------------------------------------------------------
 
 
@@ -54,7 +61,10 @@ def write_api_versions(request: IncomingRequest, message: ApiVersionsResponse) -
 
 
 def read_metadata(asked: Asked) -> Read:
-    """Topics by name or by id; null asks for all, and so does an empty list in version 0."""
+    """Topics by name or by id; null asks for all, and so does an empty list in version 0.
+
+    Where there is an id, it counts: Kafka's Java admin sends an empty name beside it, not null.
+    """
     topics = asked.entity.topics
     if topics is None or (not topics and asked.version == 0):
         return Read(MetadataRequest(None), [])
@@ -63,7 +73,7 @@ def read_metadata(asked: Asked) -> Read:
     for topic in topics:
         name = topic.name
         topic_id = getattr(topic, "topic_id", None)
-        if name is None and topic_id is not None:
+        if topic_id is not None:
             name = asked.topics.topic_name_of(to_text(topic_id))
             if name is None:
                 unknown.append(topic_id)
@@ -126,18 +136,18 @@ def failed_metadata(request: IncomingRequest, error: OttlaError) -> Values:
 # --- DescribeCluster, DescribeTopicPartitions: metadata in other forms --------------------------------------------------------
 
 
-BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
-
-
 def read_describe_cluster(asked: Asked) -> Read:
-    return Read(MetadataRequest([]), asked.get("endpoint_type", BROKER_ENDPOINT))
+    return Read(MetadataRequest([]), asked.get("endpoint_type", BROKERS))
 
 
 def write_describe_cluster(request: IncomingRequest, message: MetadataResponse) -> Values:
-    if request.context == CONTROLLER_ENDPOINT:
-        return error_values(MismatchedEndpointType("this is the endpoint of a broker, not of a controller"))
-    if request.context != BROKER_ENDPOINT:
-        return error_values(UnsupportedEndpointType(f"endpoints of type {request.context} are not known"))
+    endpoint_type = request.context
+    if endpoint_type != BROKERS:
+        refusal = MismatchedEndpointType if endpoint_type == CONTROLLERS else UnsupportedEndpointType
+        why = (
+            f"endpoint type {endpoint_type}; brokers tell of brokers, whose type is {BROKERS}, and one of them controls"
+        )
+        return {**error_values(refusal(why)), "endpoint_type": endpoint_type}
     return {
         "cluster_id": message.cluster_id,
         "controller_id": message.controller,
@@ -165,6 +175,7 @@ def write_describe_topics(request: IncomingRequest, message: MetadataResponse) -
         if topic.name < first_topic:
             continue
         values = _topic(topic, alive)
+        values["partitions"] = [partition | NO_ELIGIBLE_LEADERS for partition in values["partitions"]]
         begin = first_partition if topic.name == first_topic else 0
         values["partitions"] = values["partitions"][begin : begin + room]
         told.append(values)

@@ -63,6 +63,11 @@ class KafkaDialect:
     def speaks(self, body: memoryview) -> bool:
         return len(body) >= _HEAD_MIN and body[0] == 0 and body[1] <= API_MAX
 
+    def begins(self, head: memoryview) -> bool:
+        api, version = int(INT16.unpack_from(head, 0)[0]), int(INT16.unpack_from(head, 2)[0])
+        oldest, newest = self._ranges.get(api, (0, -1))
+        return oldest <= version <= newest
+
     # --- requests ------------------------------------------------------------------------------------------------------
 
     def read_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:

@@ -56,7 +56,11 @@ def response_schema(api: int) -> Schema:
 
 @functools.cache
 def _schema(which: str, api: int) -> Schema:
-    lines = _tables(which)[api]
+    return parse_schema(_tables(which)[api])
+
+
+def parse_schema(lines: list[str]) -> Schema:
+    """A message, from its line and those of its fields."""
     _, _, versions, _, flexible = lines[0].split()
     fields, end = _fields(lines, 1, 1)
     assert end == len(lines)

@@ -40,10 +40,10 @@ def read_request(api: int, version: int, reader: Reader) -> SimpleNamespace:
 
 @functools.cache
 def _request_reader(api: int, version: int) -> Read:
-    return _struct_reader(request_schema(api).fields, version)
+    return struct_reader(request_schema(api).fields, version)
 
 
-def _struct_reader(fields: Sequence[Field], version: int) -> Read:
+def struct_reader(fields: Sequence[Field], version: int) -> Read:
     present = [field for field in fields if version in field.versions]
     plain = [(field.name, _field_reader(field, version)) for field in present if field.tag is None]
     tagged = {field.tag: (field.name, _field_reader(field, version)) for field in present if field.tag is not None}
@@ -75,7 +75,7 @@ def _field_reader(field: Field, version: int) -> Read:
 def _one_reader(field: Field, version: int, nullable: bool) -> Read:
     if field.kind != STRUCTURE:
         return _scalar_reader(field.kind, nullable)
-    read = _struct_reader(field.fields, version)
+    read = struct_reader(field.fields, version)
     return (lambda reader: read(reader) if reader.int8() >= 0 else None) if nullable else read
 
 

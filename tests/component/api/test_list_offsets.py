@@ -1,7 +1,10 @@
 """Every answer of ListOffsets."""
 
+import time
+
 import pytest
 
+from ottla.wire.batch import MAGIC_KAFKA, check_batch
 from ottla.wire.errors import (
     FencedLeaderEpoch,
     InvalidRequest,
@@ -12,8 +15,10 @@ from ottla.wire.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.wire.messages import EARLIEST, LATEST, MAX_TIMESTAMP
+from ottla.wire.records import encode_batch
 from ottla.wire.requests import ListOffsetsPart, ListOffsetsPartResult, ListOffsetsRequest, ListOffsetsResponse
 from tests.component.api.served import HERE, THERE, Served, batch_of, error_of, message_of
+from tests.support.lying_batches import changed
 from tests.support.raw_client import one_record
 from tests.support.waiting import eventually
 
@@ -64,6 +69,25 @@ async def test_the_largest_timestamp_is_found_wherever_it_is(served: Served) -> 
         served.produce(one_record(b"v", at_ms)).raise_if_failed()
     found = await look(served, ListOffsetsPart("t", 0, MAX_TIMESTAMP))
     assert (found.offset, found.timestamp_ms) == (1, 40)
+
+
+async def test_batches_without_a_largest_timestamp_are_stored_and_found_by_time(served: Served) -> None:
+    """sarama 1.22 leaves it out. Kafka's brokers look at every record for it; here it is the time of the append, and a search
+    goes on behind a batch whose header promised more than its records have."""
+    await served.decide()
+    now_ms = int(time.time() * 1000)
+    for ago_ms in (9_000, 6_000, 3_000):
+        times = [now_ms - ago_ms, now_ms - ago_ms + 500]
+        batch = encode_batch([b"one", b"two"], timestamps=times, magic=MAGIC_KAFKA)
+        served.produce(changed(batch, max_timestamp=-1)).raise_if_failed()
+    wanted = (now_ms - 10_000, now_ms - 8_900, now_ms - 6_000, now_ms - 5_000, now_ms - 2_500, now_ms - 2_000)
+    found = [await look(served, ListOffsetsPart("t", 0, at)) for at in wanted]
+    assert [part.offset for part in found] == [0, 1, 2, 4, 5, -1]
+    youngest = await look(served, ListOffsetsPart("t", 0, MAX_TIMESTAMP))
+    assert youngest.offset in (1, 3, 5), "the youngest of the batch that was stored last, or in the same millisecond"
+    log = served.partition().log
+    (view, *_) = log.read(0, 1 << 20, up_to=6, at_least_one=True)
+    assert check_batch(view).max_timestamp >= now_ms, "a CRC that fits, and no record is later"
 
 
 async def test_end_is_not_told_before_a_new_leader_knows_what_is_committed(served: Served) -> None:

@@ -34,6 +34,9 @@ class Telegrams:
     def speaks(self, body: memoryview) -> bool:
         return body[0] == ord("!")
 
+    def begins(self, head: memoryview) -> bool:
+        return head[0] == ord("!")
+
     def read_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
         number, _, word = bytes(body[1:]).decode().partition(" ")
         if word == "garbage":
@@ -200,3 +203,43 @@ async def test_nothing_is_converted_for_a_peer_that_does_not_take_what_was(serve
         assert await answer(other) == f"{number} v1 FINE"
     assert running.server.unsent_memory() < high + 2 * len(word)
     assert [await answer(peer) for _ in range(count)] == [f"{number} v1 {word.upper()}" for number in range(count)]
+
+
+async def test_who_does_not_greet_may_begin_with_a_large_request_if_it_is_one(
+    serve: Serve, telegrams: Telegrams
+) -> None:
+    """sarama opens a connection to a leader and says nothing but records: the first frame is as long as they are."""
+    running = await serve(Words(), dialects=(NATIVE, telegrams), first_frame_max=1000, frame_max=5000)
+    known, stranger, too_long = [await running.connect() for _ in range(3)]
+    text = f"!7 {'x' * 4000}"
+    for piece in (
+        b"\0\0",
+        struct.pack(">H", len(text)) + b"!",
+        text[1:].encode(),
+    ):  # its first bytes may come one by one
+        known.send(piece)
+        await asyncio.sleep(0.01)
+    assert await answer(known) == f"7 v1 {'X' * 4000}"
+    await send(stranger, f"?7 {'x' * 4000}")
+    assert await stranger.closed() == b""
+    await send(too_long, f"!7 {'x' * 6000}")
+    assert await too_long.closed() == b""
+
+
+async def test_a_handler_that_hangs_up_takes_no_answer_back_that_was_given_before(
+    serve: Serve, telegrams: Telegrams
+) -> None:
+    """As Produce with acks=0 does whose records are refused."""
+
+    def handler(request: IncomingRequest, connection: Connection) -> Reply | None:
+        assert isinstance(request.message, MetadataRequest)
+        if request.message.topics == ["hang-up"]:
+            connection.close()
+            return None
+        return Reply(None, error=InvalidRequest("no"))
+
+    running = await serve(handler, dialects=(NATIVE, telegrams))
+    peer = await running.connect()
+    peer.send(b"".join(bytes(piece) for text in (b"!1 first", b"!2 hang-up", b"!3 last") for piece in _frame(text)))
+    assert await answer(peer) == f"1 api {int(Api.METADATA)} v1 INVALID_REQUEST"
+    assert await peer.closed() == b""

@@ -20,13 +20,9 @@ DIALECT = dialect_of_two_topics()
 VERSIONS = [(api.key, version) for api in APIS.values() for version in range(api.oldest, api.newest + 1)]
 ERRORS = [NotController(), UnknownServerError("the broker's log has the details")]
 
-# Where a request is refused as such, the rest of it is not looked at.
-NOT_REFUSED: dict[str, Any] = {"endpoint_type": 1}
-
 
 def _request(api: int, version: int, data: st.DataObject) -> IncomingRequest:
     values = data.draw(values_of(request_schema(api).fields, version))
-    values |= {name: value for name, value in NOT_REFUSED.items() if name in values}
     body = request_bytes(api, version, values)
     request = DIALECT.read_request(memoryview(frame(api, version, is_flexible(api, version), body)))
     assert isinstance(request, IncomingRequest)

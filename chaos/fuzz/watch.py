@@ -1,0 +1,63 @@
+"""The brokers from outside: whether they live, what they hold, and whether something went wrong that nobody foresaw."""
+
+import http.client
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ottla.local import LocalCluster
+
+LOG_MAX: Final = 4_000
+"""Characters of a broker's log that a violation tells."""
+
+
+class Look(NamedTuple):
+    """One broker at one moment."""
+
+    pid: int
+    alive: bool
+    memory_mb: float
+    """Its own, without pages of mapped files, which the kernel takes back when it likes."""
+    descriptors: int
+    unforeseen: float
+    """Requests that were answered with UNKNOWN_SERVER_ERROR."""
+    log_size: int
+
+
+def look_at(cluster: LocalCluster, broker: int) -> Look:
+    pid = cluster.pid(broker)
+    if not cluster.alive(broker):
+        return Look(pid, False, 0.0, 0, 0.0, 0)
+    status = Path(f"/proc/{pid}/status").read_text()
+    memory = sum(int(number) for number in re.findall(r"(?:RssAnon|VmSwap):\s+(\d+)", status)) / 1024
+    descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    return Look(pid, True, memory, descriptors, _unforeseen(cluster, broker), cluster.log_path(broker).stat().st_size)
+
+
+def _unforeseen(cluster: LocalCluster, broker: int) -> float:
+    connection = http.client.HTTPConnection(cluster.admin_url(broker).removeprefix("http://"), timeout=20)
+    try:
+        connection.request("GET", "/metrics")
+        lines = connection.getresponse().read().decode().splitlines()
+    finally:
+        connection.close()
+    errors = [line for line in lines if line.startswith("ottla_request_errors_total") and "UNKNOWN_SERVER" in line]
+    return sum(float(line.rpartition(" ")[2]) for line in errors)
+
+
+def wrongs(cluster: LocalCluster, broker: int, before: Look, now: Look) -> list[str]:
+    """What went wrong with a broker between two looks."""
+    if not now.alive or now.pid != before.pid:
+        return [f"broker {broker} ended by itself:\n{_log(cluster, broker)[-LOG_MAX:]}"]
+    found = []
+    if now.unforeseen > before.unforeseen:
+        found.append(f"broker {broker} answered UNKNOWN_SERVER_ERROR {now.unforeseen - before.unforeseen:g} times")
+    log = _log(cluster, broker)[before.log_size : now.log_size]
+    at = log.find("Traceback")
+    if at >= 0:
+        found.append(f"broker {broker} has a traceback in its log:\n{log[max(0, at - 500) : at + LOG_MAX]}")
+    return found
+
+
+def _log(cluster: LocalCluster, broker: int) -> str:
+    return cluster.log_path(broker).read_bytes().decode("latin-1")  # a byte is a character, so that places hold
