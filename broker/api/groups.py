@@ -4,6 +4,7 @@ import time
 from functools import partial
 
 from ottla.broker.api.group_work import GroupWork
+from ottla.broker.groups.consumer_membership import ConsumerGroup
 from ottla.broker.groups.coordinated import Coordinated
 from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.membership import Client, Group
@@ -132,8 +133,10 @@ class GroupHandlers:
         wait = Later()
 
         def leave(one: Coordinated) -> None:
-            names = ", ".join(member.member_id for member in request.members)
-            left, effects = _classic(one, names).leave(request.members, time.monotonic())
+            if isinstance(one.group, ConsumerGroup):
+                self._groups.apply(one, one.group.remove(wait, request.members))
+                return
+            left, effects = one.group.leave(request.members, time.monotonic())
             self._groups.apply(one, effects)
             wait.give(Reply(LeaveGroupResponse(0, "", tuple(left))))
 

@@ -46,6 +46,7 @@ from ottla.wire.consumer_groups import (
 )
 from ottla.wire.consumer_protocol import PROTOCOL_TYPE
 from ottla.wire.errors import NonEmptyGroup, OttlaError, StaleMemberEpoch
+from ottla.wire.groups import LeaveGroupResponse, LeavingMember, LeftMember
 from ottla.zk.znodes.consumer_members import TopicIdPartition
 from ottla.zk.znodes.consumers import CONSUMER_KIND, GroupZnode
 
@@ -221,6 +222,22 @@ class ConsumerGroup:
             self.members.remove(member)
             self._begin_epoch(f"member {member.name} left")
         return ConsumerGroupHeartbeatResponse(0, "", request.member_id, request.member_epoch)
+
+    def remove(self, ticket: Ticket, leaving: Iterable[LeavingMember]) -> list[Effect]:
+        """Somebody, an admin as a rule, says who is out. Who hears that it is, joins again."""
+        left, why = [], ""
+        for one in leaving:
+            try:
+                member = self.members.named(one.member_id, one.group_instance_id)
+            except OttlaError as error:
+                left.append(LeftMember(error.code, str(error), one.member_id, one.group_instance_id))
+                continue
+            self.members.remove(member)
+            why = f"member {member.name} was removed" + (f" ({one.reason[:100]})" if one.reason else "")
+            left.append(LeftMember(0, "", one.member_id, one.group_instance_id))
+        if why:
+            self._begin_epoch(why)
+        return self._done(Answer(ticket, LeaveGroupResponse(0, "", tuple(left))))
 
     def check_commit(self, member_id: str, instance_id: str | None, epoch: int, now: float) -> None:
         """Raise if offsets may not be committed so: by an old epoch, or by nobody while there are members."""

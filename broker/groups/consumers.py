@@ -161,6 +161,12 @@ class Consumers:
             raise UnknownMemberId(f"group {self._group_id!r} has no member {member_id[:100]!r}")
         return member
 
+    def named(self, member_id: str, instance_id: str | None) -> Consumer:
+        """As ``known``; a static member may be named by its instance id alone."""
+        if not member_id and instance_id is not None and instance_id in self._instances:
+            return self._instances[instance_id]
+        return self.known(member_id, instance_id)
+
     def find_to_join(self, request: ConsumerGroupHeartbeatRequest) -> Consumer | None:
         """Whose place somebody takes that joins: its own, or that of a static member that is away; None for a new one."""
         if request.instance_id is not None:

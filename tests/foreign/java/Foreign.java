@@ -33,9 +33,13 @@ public class Foreign {
         steps.put("large", Foreign::large);
         steps.put("auto-creation", Foreign::autoCreation);
         steps.put("group", () -> group("classic"));
-        steps.put("static-member", Foreign::staticMember);
+        steps.put("group-848", () -> group("consumer"));
+        steps.put("static-member", () -> staticMember("classic"));
+        steps.put("static-member-848", () -> staticMember("consumer"));
+        steps.put("pattern-848", Foreign::pattern);
         steps.put("times", Foreign::times);
-        steps.put("admin-groups", Foreign::adminGroups);
+        steps.put("admin-groups", () -> adminGroups("classic"));
+        steps.put("admin-groups-848", () -> adminGroups("consumer"));
         steps.put("admin-configs", Foreign::adminConfigs);
         steps.put("refused", Foreign::refused);
         int failed = 0;
@@ -144,11 +148,12 @@ public class Foreign {
     }
 
     static String group(String protocol) throws Exception {
-        String topic, group = "group-" + run;
-        try (Admin admin = openAdmin()) { topic = create(admin, "group", 6, 3, Map.of()); }
+        String topic, group = protocol + "-group-" + run;
+        try (Admin admin = openAdmin()) { topic = create(admin, protocol + "-group", 6, 3, Map.of()); }
         produce(topic, 600, Map.of());
-        Map<String, Object> cooperative = Map.of(
-            "group.protocol", protocol, "partition.assignment.strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
+        Map<String, Object> cooperative = new HashMap<>(Map.of("group.protocol", protocol));
+        if (protocol.equals("classic"))
+            cooperative.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
         Set<String> seen = ConcurrentHashMap.newKeySet();
         Consumer<String, String> first = openConsumer(group, cooperative);
         first.subscribe(List.of(topic));
@@ -178,18 +183,18 @@ public class Foreign {
         return "two members, 6 = 3 + 3 = 6, resumed at 1200";
     }
 
-    static String staticMember() throws Exception {
-        String topic, group = "static-" + run;
-        try (Admin admin = openAdmin()) { topic = create(admin, "static", 4, 3, Map.of()); }
+    static String staticMember(String protocol) throws Exception {
+        String topic, group = protocol + "-static-" + run;
+        try (Admin admin = openAdmin()) { topic = create(admin, protocol + "-static", 4, 3, Map.of()); }
         produce(topic, 100, Map.of());
         Set<String> seen = ConcurrentHashMap.newKeySet();
-        Consumer<String, String> one = openConsumer(group, Map.of("group.instance.id", "one"));
+        Consumer<String, String> one = openConsumer(group, Map.of("group.protocol", protocol, "group.instance.id", "one"));
         one.subscribe(List.of(topic));
         pollUntil(seen, () -> seen.size() == 100, one);
         int generation = one.groupMetadata().generationId();
         one.commitSync();
         one.close();
-        Consumer<String, String> again = openConsumer(group, Map.of("group.instance.id", "one"));
+        Consumer<String, String> again = openConsumer(group, Map.of("group.protocol", protocol, "group.instance.id", "one"));
         again.subscribe(List.of(topic));
         produce(topic, 10, Map.of("from", "100"));
         pollUntil(seen, () -> seen.size() == 110, again);
@@ -199,6 +204,22 @@ public class Foreign {
             admin.removeMembersFromConsumerGroup(group, new RemoveMembersFromConsumerGroupOptions(List.of(new MemberToRemove("one")))).all().get();
         }
         return "came back without a rebalance, and was removed by an admin";
+    }
+
+    static String pattern() throws Exception {
+        String group = "pattern-" + run, first, second;
+        try (Admin admin = openAdmin()) { first = create(admin, "pattern-a", 2, 3, Map.of()); }
+        produce(first, 20, Map.of());
+        Set<String> seen = ConcurrentHashMap.newKeySet();
+        try (Consumer<String, String> member = openConsumer(group, Map.of("group.protocol", "consumer"))) {
+            member.subscribe(new SubscriptionPattern("java-pattern-[a-z]-.*"));
+            pollUntil(seen, () -> seen.size() == 20, member);
+            try (Admin admin = openAdmin()) { second = create(admin, "pattern-b", 2, 3, Map.of()); }
+            produce(second, 20, Map.of("from", "20"));
+            pollUntil(seen, () -> seen.size() == 40, member);
+            fails(InvalidRegularExpression.class, () -> { member.subscribe(new SubscriptionPattern("(")); pollUntil(seen, () -> false, member); });
+        }
+        return "a topic that came later was found by the broker";
     }
 
     static String times() throws Exception {
@@ -236,18 +257,19 @@ public class Foreign {
         return "offsetsForTimes, endOffsets, seek, max timestamp, deleteRecords";
     }
 
-    static String adminGroups() throws Exception {
-        String topic, group = "described-" + run;
-        try (Admin admin = openAdmin()) { topic = create(admin, "described", 2, 3, Map.of()); }
+    static String adminGroups(String protocol) throws Exception {
+        String topic, group = protocol + "-described-" + run;
+        try (Admin admin = openAdmin()) { topic = create(admin, protocol + "-described", 2, 3, Map.of()); }
         produce(topic, 20, Map.of());
         Set<String> seen = ConcurrentHashMap.newKeySet();
-        try (Admin admin = openAdmin(); Consumer<String, String> member = openConsumer(group, Map.of())) {
+        try (Admin admin = openAdmin(); Consumer<String, String> member = openConsumer(group, Map.of("group.protocol", protocol))) {
             member.subscribe(List.of(topic));
             pollUntil(seen, () -> seen.size() == 20, member);
             member.commitSync();
             var described = admin.describeConsumerGroups(List.of(group)).all().get().get(group);
             check(described.members().size() == 1 && described.groupState() == GroupState.STABLE, described.toString());
             check(described.members().iterator().next().assignment().topicPartitions().size() == 2, "its assignment");
+            check(described.type().toString().equalsIgnoreCase(protocol), "its type " + described.type());
             check(admin.listGroups().all().get().stream().anyMatch(one -> one.groupId().equals(group)), "listed");
             check(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get().size() == 2, "its offsets");
             fails(GroupNotEmptyException.class, () -> admin.deleteConsumerGroups(List.of(group)).all().get());

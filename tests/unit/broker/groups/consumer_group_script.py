@@ -11,6 +11,7 @@ from ottla.broker.groups.consumers import Partitions
 from ottla.broker.groups.membership import Answer, Client, Effect
 from ottla.wire.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, TopicPartitions
 from ottla.wire.errors import OttlaError, error_for
+from ottla.wire.groups import LeaveGroupResponse, LeavingMember
 from ottla.zk.znodes.consumers import GroupZnode
 from tests.support.transcripts import Command
 
@@ -108,6 +109,11 @@ class ConsumerGroupScript:
     def do_leave(self, command: Command) -> list[str]:
         return self._beat(command.words[0], -2 if "away" in command.options else -1)
 
+    def do_remove(self, command: Command) -> list[str]:
+        """remove <name>, or remove as=<instance>: what an admin says"""
+        one = LeavingMember(command.words[0] if command.words else "", command.options.get("as"))
+        return self._told(self._group.remove("admin", [one]))
+
     def do_commit(self, command: Command) -> list[str]:
         return self._may(command, lambda name, epoch: self._group.check_commit(name, None, epoch, self._now))
 
@@ -174,6 +180,9 @@ class ConsumerGroupScript:
 
     def _answer(self, answer: Answer) -> str:
         name, response = answer.ticket, answer.response
+        if isinstance(response, LeaveGroupResponse):
+            codes = [one.error_code for one in response.members]
+            return f"{name}: " + ", ".join(error_for(code).wire_name() if code else "removed" for code in codes)
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         assert isinstance(name, str)
         if response.error_code:
