@@ -85,6 +85,7 @@ class _Run:
             enemy.send(Orders(None, real=False))
             tally: Tally = _heard(enemy)
             heard: Heard = _heard(client)
+        self._tidy_topics()
         stored = {topic: check_topic(bootstrap, topic, tally.storable) for topic in TARGETS}
         stored[healthy.TOPIC] = check_topic(bootstrap, healthy.TOPIC, None)
         outcome = Outcome(
@@ -134,7 +135,7 @@ class _Run:
                 for name in there - {*TARGETS, *SCRATCH, healthy.TOPIC}:
                     self._strange_topics += 1
                     admin.delete_topic(name)
-                for name in set(SCRATCH) - there:
+                for name in {*TARGETS, *SCRATCH} - there:
                     admin.create_topic(name, PARTITIONS, BROKERS, SETTINGS)
         except TopicAlreadyExists:
             pass  # a request was faster
