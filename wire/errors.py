@@ -101,6 +101,10 @@ class InvalidTimestamp(OttlaError, code=32):
     """A record's timestamp is out of the allowed range."""
 
 
+class IllegalSaslState(OttlaError, code=34):
+    """There is no SASL at this listener."""
+
+
 class UnsupportedVersion(OttlaError, code=35):
     """The broker does not speak this version of the request."""
 

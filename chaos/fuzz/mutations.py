@@ -11,6 +11,8 @@ LENGTH_SIZE: Final = 4
 HEAD_SIZE: Final = 12
 """The length, api, version and correlation id."""
 
+DELETE_TOPICS: Final = 20
+
 REPEATED_MAX: Final = 60_000
 """Below what a connection may send before it has sent anything sensible."""
 
@@ -82,8 +84,9 @@ def wrong_version(source: random.Random, frame: bytes) -> bytes:
 
 
 def wrong_api(source: random.Random, frame: bytes) -> bytes:
+    """Never DeleteTopics: it looks like Metadata, and would delete the topics that are to be attacked."""
     api = source.choice((source.randrange(128), source.randrange(128), source.randrange(-32768, 32768)))
-    return frame[:4] + struct.pack(">h", api) + frame[6:]
+    return frame if api == DELETE_TOPICS else frame[:4] + struct.pack(">h", api) + frame[6:]
 
 
 def junk_body(source: random.Random, frame: bytes) -> bytes:

@@ -18,7 +18,7 @@ from ottla.chaos.fuzz.tally import Tally
 from ottla.chaos.fuzz.watch import Look, look_at, wrongs
 from ottla.client import Admin
 from ottla.local import LocalCluster
-from ottla.wire.errors import OttlaError
+from ottla.wire.errors import OttlaError, TopicAlreadyExists
 
 DEADLINE_MS: Final = 4_000
 """When brokers hang up on half a frame: short, so that a run sees it happen."""
@@ -37,6 +37,7 @@ P99_FACTOR_MAX: Final = 2.0
 P99_SLACK_MS: Final = 10.0
 """Brokers and attacker share a machine, so somewhat slower is no finding; a broker that stands still is."""
 
+SETTINGS: Final = {"min.insync.replicas": "2"}
 CONFIG: Final = {
     "auto.create.topics.enable": "false",  # else each mutated name would be a topic
     "connection.handshake.timeout.ms": str(DEADLINE_MS),
@@ -84,6 +85,7 @@ class _Run:
             enemy.send(Orders(None, real=False))
             tally: Tally = _heard(enemy)
             heard: Heard = _heard(client)
+        self._tidy_topics()
         stored = {topic: check_topic(bootstrap, topic, tally.storable) for topic in TARGETS}
         stored[healthy.TOPIC] = check_topic(bootstrap, healthy.TOPIC, None)
         outcome = Outcome(
@@ -116,7 +118,7 @@ class _Run:
             last = now
             if not all(look.alive for look in now):
                 break
-            self._delete_strange_topics()
+            self._tidy_topics()
             memory = ", ".join(f"{look.memory_mb:.0f}" for look in now)
             self._tell(f"window {windows} ({phase}): brokers hold {memory} MB, {len(self._violations)} violations")
         return windows, last
@@ -124,14 +126,19 @@ class _Run:
     def _look(self) -> list[Look]:
         return [look_at(self._cluster, broker) for broker in range(BROKERS)]
 
-    def _delete_strange_topics(self) -> None:
-        """Those that mutants have made: each holds memory and files for good reason, and would pass for a leak."""
-        known = {*TARGETS, *SCRATCH, healthy.TOPIC}
+    def _tidy_topics(self) -> None:
+        """Topics that mutants have made go: each holds memory and files for good reason, and would pass for a leak. Those that
+        requests have deleted come back."""
         try:
             with Admin(bootstrap_servers=self._cluster.bootstrap) as admin:
-                for name in set(admin.list_topics()) - known:
+                there = set(admin.list_topics())
+                for name in there - {*TARGETS, *SCRATCH, healthy.TOPIC}:
                     self._strange_topics += 1
                     admin.delete_topic(name)
+                for name in {*TARGETS, *SCRATCH} - there:
+                    admin.create_topic(name, PARTITIONS, BROKERS, SETTINGS)
+        except TopicAlreadyExists:
+            pass  # a request was faster
         except OttlaError as error:
             self._violations.append(f"an admin was refused: {error}")
 
@@ -159,10 +166,9 @@ def _found(outcome: Outcome) -> list[str]:
 
 def _make_topics(bootstrap: str) -> None:
     with Admin(bootstrap_servers=bootstrap) as admin:
-        settings = {"min.insync.replicas": "2"}
         for topic in (*TARGETS, *SCRATCH):
-            admin.create_topic(topic, PARTITIONS, BROKERS, settings)
-        admin.create_topic(healthy.TOPIC, BROKERS, BROKERS, settings)
+            admin.create_topic(topic, PARTITIONS, BROKERS, SETTINGS)
+        admin.create_topic(healthy.TOPIC, BROKERS, BROKERS, SETTINGS)
 
 
 @contextlib.contextmanager

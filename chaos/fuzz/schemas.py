@@ -5,6 +5,7 @@ from typing import Final
 from ottla.wire.kafka import fetch, produce
 from ottla.wire.kafka.apis import APIS
 from ottla.wire.kafka.fields import Schema, parse_schema, request_schema, response_schema
+from ottla.wire.kafka.refused import REFUSED
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -126,6 +127,7 @@ VERSIONS: Final[dict[int, range]] = {
     PRODUCE: range(PRODUCE_OLDEST, produce.NEWEST + 1),
     FETCH: range(fetch.OLDEST, fetch.NEWEST + 1),
     **{api.key: range(api.oldest, api.newest + 1) for api in APIS.values()},
+    **REFUSED,
 }
 """What is advertised, by api."""
 

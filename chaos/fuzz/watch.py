@@ -26,12 +26,14 @@ class Look(NamedTuple):
 
 def look_at(cluster: LocalCluster, broker: int) -> Look:
     pid = cluster.pid(broker)
-    if not cluster.alive(broker):
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        memory = sum(int(number) for number in re.findall(r"(?:RssAnon|VmSwap):\s+(\d+)", status)) / 1024
+        descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        log_size = cluster.log_path(broker).stat().st_size
+        return Look(pid, cluster.alive(broker), memory, descriptors, _unforeseen(cluster, broker), log_size)
+    except (OSError, http.client.HTTPException):  # it ended, or does so just now
         return Look(pid, False, 0.0, 0, 0.0, 0)
-    status = Path(f"/proc/{pid}/status").read_text()
-    memory = sum(int(number) for number in re.findall(r"(?:RssAnon|VmSwap):\s+(\d+)", status)) / 1024
-    descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    return Look(pid, True, memory, descriptors, _unforeseen(cluster, broker), cluster.log_path(broker).stat().st_size)
 
 
 def _unforeseen(cluster: LocalCluster, broker: int) -> float:

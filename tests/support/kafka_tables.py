@@ -13,7 +13,7 @@ from kio.schema.index import api_key_map, schema_name_map
 
 FOLDER = Path(__file__).parent.parent.parent / "wire" / "kafka"
 
-APIS = [2, 3, *range(8, 17), *range(18, 24), 32, 33, 35, 37, *range(42, 48), 60, 68, 69, 75]
+APIS = [2, 3, *range(8, 24), 32, 33, 35, 36, 37, *range(42, 48), 60, 68, 69, 75]
 """Of which the tables tell. Produce and Fetch are read and written by hand."""
 
 KINDS = {"error_code": "int16", "timedelta_i32": "int32", "timedelta_i64": "int64", "datetime_i64": "int64"}

@@ -17,10 +17,11 @@ from ottla.wire.errors import (
 )
 from ottla.wire.framing import FRAME_MAX, LENGTH
 from ottla.wire.kafka import fetch, produce, schemas
-from ottla.wire.kafka.api import Asked
+from ottla.wire.kafka.api import Asked, error_values
 from ottla.wire.kafka.apis import APIS
 from ottla.wire.kafka.batches import any_columnar
 from ottla.wire.kafka.primitives import INT16, INT32, Reader
+from ottla.wire.kafka.refused import REFUSED, refusal
 from ottla.wire.kafka.topic_ids import TopicIds
 from ottla.wire.kafka.written_answers import WrittenAnswers
 from ottla.wire.messages import ACKS_NONE, Api, Message
@@ -52,6 +53,7 @@ class KafkaDialect:
                 ApiRange(_PRODUCE, 0, produce.NEWEST),
                 ApiRange(_FETCH, fetch.OLDEST, fetch.NEWEST),
                 *(ApiRange(api.key, api.oldest, api.newest) for api in APIS.values()),
+                *(ApiRange(api, versions[0], versions[-1]) for api, versions in REFUSED.items()),
             ],
             key=lambda one: one.api,
         )
@@ -82,6 +84,8 @@ class KafkaDialect:
                 return UnreadableRequest(self, api, 0, correlation_id, unknown)
             # What its answer looks like is not known here, so none can be given: as Kafka's brokers do, hang up.
             raise RemoteProtocolError(str(unknown))
+        if api in REFUSED:
+            return UnreadableRequest(self, api, version, correlation_id, refusal(api))
         try:
             return self._read(body, api, version, correlation_id)
         except InvalidRequest as error:
@@ -154,6 +158,8 @@ class KafkaDialect:
 
     def encode_error(self, request: IncomingRequest | UnreadableRequest, error: OttlaError) -> list[Buffer]:
         if isinstance(request, UnreadableRequest):
+            if request.api in REFUSED:
+                return self._frame(request, [schemas.write_response(request.api, request.version, error_values(error))])
             told = {"error_code": error.code, "api_keys": _range_values(self.api_ranges)}
             return self._frame(request, [schemas.write_response(_API_VERSIONS, 0, told)])
         if isinstance(request.message, ProduceRequest):

@@ -89,6 +89,8 @@ TABLE = """\
 16 list_groups 0-5 flexible 3+
  states_filter []string 4+
  types_filter []string 5+
+17 sasl_handshake 0-1 flexible none
+ mechanism string 0+
 18 api_versions 0-4 flexible 3+
  client_software_name string 3+
  client_software_version string 3+
@@ -152,6 +154,8 @@ TABLE = """\
  topics []{} 1+ null 1+
   topic string 1+
   partitions []int32 1+
+36 sasl_authenticate 0-2 flexible 2+
+ auth_bytes bytes 0+
 37 create_partitions 0-3 flexible 2+
  topics []{} 0+
   name string 0+

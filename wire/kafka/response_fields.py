@@ -135,6 +135,9 @@ TABLE = """\
   protocol_type string 0+
   group_state string 4+
   group_type string 5+
+17 sasl_handshake 0-1 flexible none
+ error_code int16 0+
+ mechanisms []string 0+
 18 api_versions 0-4 flexible 3+
  error_code int16 0+
  api_keys []{} 0+
@@ -241,6 +244,11 @@ TABLE = """\
   total_bytes int64 4+ = -1
   usable_bytes int64 4+ = -1
   is_cordoned bool 5+
+36 sasl_authenticate 0-2 flexible 2+
+ error_code int16 0+
+ error_message string 0+ null 0+
+ auth_bytes bytes 0+
+ session_lifetime_ms int64 1+
 37 create_partitions 0-3 flexible 2+
  throttle_time_ms int32 0+
  results []{} 0+

@@ -41,6 +41,7 @@ public class Foreign {
         steps.put("admin-groups", () -> adminGroups("classic"));
         steps.put("admin-groups-848", () -> adminGroups("consumer"));
         steps.put("admin-configs", Foreign::adminConfigs);
+        steps.put("variants", Foreign::variants);
         steps.put("refused", Foreign::refused);
         int failed = 0;
         for (var step : steps.entrySet()) {
@@ -315,6 +316,33 @@ public class Foreign {
                 admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().get(0).leader().id() == turned.get(0));
             return settings + " settings of a broker, reassignment, election";
         }
+    }
+
+    static String variants() throws Exception {
+        String topic;
+        try (Admin admin = openAdmin()) { topic = create(admin, "variants", 2, 3, Map.of()); }
+        produce(topic, 100, Map.of("acks", "1", "enable.idempotence", "false"));
+        produce(topic, 100, Map.of("acks", "0", "enable.idempotence", "false", "from", "100"));
+        produce(topic, 100, Map.of("acks", "all", "max.in.flight.requests.per.connection", "1", "linger.ms", "50", "from", "200"));
+        Set<String> seen = ConcurrentHashMap.newKeySet();
+        Map<String, Object> options = Map.of(
+            "isolation.level", "read_committed", "client.rack", "rack1", "fetch.min.bytes", "100000", "fetch.max.wait.ms", "200",
+            "max.partition.fetch.bytes", "1000", "enable.auto.commit", "true", "auto.commit.interval.ms", "100",
+            "partition.assignment.strategy", "org.apache.kafka.clients.consumer.RoundRobinAssignor,org.apache.kafka.clients.consumer.StickyAssignor");
+        try (Consumer<String, String> consumer = openConsumer("variants-" + run, options)) {
+            consumer.subscribe(java.util.regex.Pattern.compile("java-variants-.*" + run));
+            pollUntil(seen, () -> seen.size() == 300, consumer);
+            consumer.pause(consumer.assignment());
+            produce(topic, 10, Map.of("from", "300"));
+            check(consumer.poll(Duration.ofMillis(500)).isEmpty(), "paused");
+            consumer.resume(consumer.assignment());
+            pollUntil(seen, () -> seen.size() == 310, consumer);
+            check(consumer.listTopics().containsKey(topic), "listed");
+            consumer.enforceRebalance();
+            produce(topic, 10, Map.of("from", "310"));
+            pollUntil(seen, () -> seen.size() == 320, consumer);
+        }
+        return "acks 0, 1 and all; read_committed, a pattern, small fetches, pause, auto commit, an enforced rebalance";
     }
 
     static String refused() throws Exception {

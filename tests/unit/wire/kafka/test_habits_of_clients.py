@@ -4,17 +4,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kio.index import load_response_schema
+from kio.serial import entity_reader
 
-from ottla.wire.dialect import IncomingRequest
-from ottla.wire.errors import UnknownTopicId
+from ottla.wire.dialect import IncomingRequest, UnreadableRequest
+from ottla.wire.errors import IllegalSaslState, UnknownTopicId
 from ottla.wire.kafka.dialect import KafkaDialect
 from ottla.wire.kafka.fields import response_schema
 from ottla.wire.kafka.primitives import Reader
+from ottla.wire.kafka.refused import REFUSED
 from ottla.wire.kafka.schemas import is_flexible, struct_reader
 from ottla.wire.messages import Message
 from ottla.wire.requests import MetadataRequest
 from tests.support.kafka_dialect import IDS, answer_to
-from tests.support.kafka_values import frame, request_bytes
+from tests.support.kafka_values import frame, plain, request_bytes
 
 METADATA, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS = 3, 60, 75
 
@@ -65,3 +68,20 @@ def test_endpoints_that_are_not_brokers_are_a_typed_error(
     assert told.error_code == error_code
     assert bool(told.brokers) == (error_code == 0)
     assert told.endpoint_type == endpoint_type
+
+
+@pytest.mark.parametrize(("api", "version"), [(api, version) for api, known in REFUSED.items() for version in known])
+def test_who_tries_sasl_is_told_that_there_is_none(dialect: KafkaDialect, api: int, version: int) -> None:
+    """The crate kafka_client sends SaslHandshake wherever it has no credentials, and goes on if it is answered without any."""
+    values = {"mechanism": "PLAIN", "auth_bytes": b"secret"}
+    body = request_bytes(api, version, values)
+    request = dialect.read_request(memoryview(frame(api, version, is_flexible(api, version), body)))
+    assert isinstance(request, UnreadableRequest)
+    answer = b"".join(bytes(piece) for piece in dialect.encode_error(request, request.error))
+    head = 9 if is_flexible(api, version) else 8
+    entity, size = entity_reader(load_response_schema(api, version))(answer[head:], 0)
+    assert size == len(answer) - head
+    told = plain(entity)
+    assert told["error_code"] == IllegalSaslState.code
+    assert not told.get("mechanisms")
+    assert any(one.api == api and one.oldest <= version <= one.newest for one in dialect.api_ranges)
