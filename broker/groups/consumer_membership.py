@@ -213,8 +213,9 @@ class ConsumerGroup:
     def _leave(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         member = self.members.known(request.member_id, request.instance_id)
         if request.member_epoch == LEAVE_STATIC_EPOCH:
-            # It will be back: its place is kept until its session ends. It has let go of all, but nobody else gets that.
-            self.members.hold(member, member.assigned, NONE)
+            # It will be back: its place is kept until its session ends. It has let go of all, and nobody else gets what it
+            # is to have again; for the rest nobody need wait.
+            self.members.hold(member, member.assigned & member.target, NONE)
             member.epoch = member.previous_epoch = AWAY
             self._news = True
         else:

@@ -163,15 +163,18 @@ class Consumers:
 
     def find_to_join(self, request: ConsumerGroupHeartbeatRequest) -> Consumer | None:
         """Whose place somebody takes that joins: its own, or that of a static member that is away; None for a new one."""
-        if request.instance_id is not None:
-            static = self._instances.get(request.instance_id)
-            if static is not None:
-                if static.member_id != request.member_id and static.epoch != AWAY:
-                    raise UnreleasedInstanceId(f"member {static.member_id} has the instance id {request.instance_id!r}")
-                return static
         member = self._members.get(request.member_id)
         if member is not None and member.instance_id != request.instance_id:
-            raise InvalidRequest(f"member id {request.member_id!r} is that of instance {member.instance_id!r}")
+            # Of two members with one id the other would be lost, and what it has with it.
+            raise InvalidRequest(
+                f"member id {request.member_id[:100]!r} is that of "
+                + (f"instance {member.instance_id[:100]!r}" if member.instance_id is not None else "a dynamic member")
+            )
+        if request.instance_id is not None:
+            static = self._instances.get(request.instance_id)
+            if static is not None and static.member_id != request.member_id and static.epoch != AWAY:
+                raise UnreleasedInstanceId(f"member {static.member_id} has the instance id {request.instance_id!r}")
+            return static
         return member
 
     def add(self, request: ConsumerGroupHeartbeatRequest) -> Consumer:
