@@ -71,6 +71,20 @@ class ConsumerGroupState(StrEnum):
     STABLE = "Stable"
 
 
+class Matched(NamedTuple):
+    """A pattern, the topics that were looked at, and those of them that it matches."""
+
+    pattern: TopicPattern
+    looked: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+
+    def look(self, names: frozenset[str]) -> "Matched":
+        """Only what is new is looked at."""
+        if names == self.looked:
+            return self
+        return Matched(self.pattern, names, (self.names & names) | self.pattern.matching(names - self.looked))
+
+
 class ConsumerGroupTimes(NamedTuple):
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5000
@@ -100,8 +114,8 @@ class ConsumerGroup:
         self._shared: Wanted | None = None
         """What the present target is for, if that is known."""
         self._names: dict[str, str] = {}
-        self._patterns: dict[str, tuple[TopicPattern, dict[str, bool]]] = {}
-        """With what is known of the topics' names."""
+        """Of all topics that a member wants, has, or has not let go of, by their ids."""
+        self._patterns: dict[str, Matched] = {}
         self._news = False
         """Whether something is to be written."""
 
@@ -119,8 +133,7 @@ class ConsumerGroup:
 
     def record(self) -> GroupZnode:
         members = self.members.records()
-        used = {one[0] for member in members for one in member.assigned | member.revoking | member.target}
-        names = tuple((topic_id, self.topic_name(topic_id)) for topic_id in sorted(used))
+        names = tuple(sorted(self._names.items()))
         return GroupZnode(
             self.epoch, PROTOCOL_TYPE, self._assignor, assigned=bool(members),
             kind=CONSUMER_KIND, consumers=members, topic_names=names,
@@ -306,30 +319,25 @@ class ConsumerGroup:
         return min(votes, key=lambda name: (-votes[name], name), default=UNIFORM)
 
     def _wanted(self) -> Wanted:
-        self._patterns = {one.pattern: self._pattern(one.pattern) for one in self.members if one.pattern is not None}
-        by_pattern = {pattern: self._names_of(pattern) for pattern in self._patterns}
+        known = frozenset(self._topics.names()) if any(one.pattern is not None for one in self.members) else frozenset()
+        patterns = {one.pattern for one in self.members if one.pattern is not None}
+        self._patterns = {pattern: self._pattern(pattern).look(known) for pattern in patterns}
         partitions: dict[str, int] = {}
-        members: dict[str, frozenset[str]] = {}
         found: dict[str, str] = {}
-        for member in self.members:
-            names = [*member.topics, *(by_pattern[member.pattern] if member.pattern is not None else ())]
+        by_wish: dict[tuple[tuple[str, ...], str | None], frozenset[str]] = {}
+        for wish in {(member.topics, member.pattern) for member in self.members}:  # most have the same
+            names = {*wish[0], *(self._patterns[wish[1]].names if wish[1] is not None else ())}
             shapes = [(name, shape) for name in names if (shape := self._topics.shape_of(name)) is not None]
-            members[member.member_id] = frozenset(shape.topic_id for _, shape in shapes)
+            by_wish[wish] = frozenset(shape.topic_id for _, shape in shapes)
             partitions |= {shape.topic_id: shape.partitions for _, shape in shapes}
             found |= {shape.topic_id: name for name, shape in shapes}
-        held = {one[0] for member in self.members for one in member.assigned | member.revoking}
+        members = {member.member_id: by_wish[member.topics, member.pattern] for member in self.members}
+        held = {one[0] for member in self.members for some in (member.assigned, member.revoking) for one in some}
         self._names = {topic_id: self._names[topic_id] for topic_id in held if topic_id in self._names} | found
         return Wanted(partitions, members, {member.member_id: member.name for member in self.members})
 
-    def _pattern(self, pattern: str) -> tuple[TopicPattern, dict[str, bool]]:
-        return self._patterns.get(pattern) or (TopicPattern(pattern), {})
-
-    def _names_of(self, pattern: str) -> list[str]:
-        """The topics that it matches; only what is new is looked at."""
-        automaton, known = self._patterns[pattern]
-        seen = {name: known[name] if name in known else automaton.matches(name) for name in self._topics.names()}
-        self._patterns[pattern] = automaton, seen
-        return [name for name, matches in seen.items() if matches]
+    def _pattern(self, pattern: str) -> Matched:
+        return self._patterns.get(pattern) or Matched(TopicPattern(pattern))
 
     # --- members on their way to the target ----------------------------------------------------------------------------------
 
