@@ -237,7 +237,7 @@ class Groups:
     def _write(self, coordinated: Coordinated, write: Write) -> None:
         life = coordinated.loaded.znode.life
         record = replace(write.record, coordinator=self._broker_id, touched_ms=_now_ms(), life=life)
-        if len(record.encode()) > RECORD_MAX:
+        if record.is_larger_than(RECORD_MAX):
             self._too_large(coordinated, write)
             return
         logger.info("%s", sentence(coordinated.group.group_id, record, coordinated.group.why))

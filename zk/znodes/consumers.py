@@ -17,7 +17,13 @@ from typing import ClassVar
 from urllib.parse import quote, unquote
 
 from ottla.wire.names import NO_EPOCH, check_topic_name
-from ottla.zk.znodes.consumer_members import ConsumerRecord, consumer_from_json, consumers_to_json
+from ottla.zk.znodes.consumer_members import (
+    ConsumerRecord,
+    consumer_from_json,
+    consumers_to_json,
+    size_at_most,
+    text_size,
+)
 from ottla.zk.znodes.json_fields import Fields, encode_json
 
 PARENT = "/consumers"
@@ -93,6 +99,15 @@ class GroupZnode:
                 **(self._consumers_to_json() if self.kind == CONSUMER_KIND else {}),
             }
         )
+
+    def is_larger_than(self, limit: int) -> bool:
+        """Whether it takes more bytes. Where that is clear without writing it all down, it is not written down."""
+        if self.kind == CONSUMER_KIND:
+            topics = sum(60 + text_size(topic_id) + text_size(name) for topic_id, name in self.topic_names)
+            members = sum(size_at_most(one, len(self.topic_names)) for one in self.consumers)
+            if 1000 + topics + members <= limit:
+                return False
+        return len(self.encode()) > limit
 
     def _consumers_to_json(self) -> dict[str, object]:
         places = {topic_id: place for place, (topic_id, _) in enumerate(self.topic_names)}
