@@ -252,6 +252,7 @@ class Groups:
         def fill(operations: GroupWrite) -> None:
             record = item.record
             assert record is not None
+            operations.leave_room(min(record.size_at_most(), RECORD_MAX))
             operations.set_members(members_of(record))
             if record.assigned or not (record.members or record.consumers):
                 owners = owners_of(record)

@@ -192,3 +192,32 @@ async def test_a_group_that_does_not_fit_into_a_znode_is_as_it_was(
     assert isinstance(group, ConsumerGroup)
     assert len(group.members) == 1
     await groups.stop()
+
+
+async def test_a_group_with_a_long_name_has_its_many_partitions_though_not_all_owners_can_be_shown_at_once(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    topics = KnownTopics()
+    topics.count = 2000
+    groups = coordinator(session, topics)
+    name = "群" * 255  # nine letters of a path each
+    everything = (TopicPartitions("id", tuple(range(2000))),)
+    wait = send(groups, await groups.get(name), "m", 0)
+    await until(lambda: wait.reply is not None)
+    assert wait.reply is not None
+    assert wait.reply.error is None
+    assert isinstance(wait.reply.message, ConsumerGroupHeartbeatResponse)
+    assert wait.reply.message.assignment == everything
+    found = await load_group(session, name, make=False)
+    assert found is not None
+    assert 0 < len(found.owners) < 2000
+    one = await groups.get(name)
+    assert one.loaded.owners == found.owners
+    left = send(groups, one, "m", -1)
+    await until(lambda: left.reply is not None)
+    found = await load_group(session, name, make=False)
+    assert found is not None
+    assert (found.owners, found.members) == ({}, set())
+    await groups.stop()

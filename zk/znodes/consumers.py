@@ -100,14 +100,15 @@ class GroupZnode:
             }
         )
 
+    def size_at_most(self) -> int:
+        """How many bytes it takes, and perhaps some more, where that is known without writing it all down."""
+        if self.kind != CONSUMER_KIND:
+            return len(self.encode())
+        topics = sum(60 + text_size(topic_id) + text_size(name) for topic_id, name in self.topic_names)
+        return 1000 + topics + sum(size_at_most(one, len(self.topic_names)) for one in self.consumers)
+
     def is_larger_than(self, limit: int) -> bool:
-        """Whether it takes more bytes. Where that is clear without writing it all down, it is not written down."""
-        if self.kind == CONSUMER_KIND:
-            topics = sum(60 + text_size(topic_id) + text_size(name) for topic_id, name in self.topic_names)
-            members = sum(size_at_most(one, len(self.topic_names)) for one in self.consumers)
-            if 1000 + topics + members <= limit:
-                return False
-        return len(self.encode()) > limit
+        return self.size_at_most() > limit and len(self.encode()) > limit
 
     def _consumers_to_json(self) -> dict[str, object]:
         places = {topic_id: place for place, (topic_id, _) in enumerate(self.topic_names)}
