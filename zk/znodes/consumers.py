@@ -119,6 +119,11 @@ class GroupZnode:
         }
 
     @classmethod
+    def coordinator_in(cls, group: str, data: bytes) -> int:
+        """Of all that was written only the coordinator."""
+        return Fields(cls.path(group), data).number("coordinator", -1) if data else -1
+
+    @classmethod
     def decode(cls, group: str, data: bytes) -> "GroupZnode":
         """An old consumer makes the znode without data: a group of which nothing is known but perhaps its offsets."""
         if not data:
