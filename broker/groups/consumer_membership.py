@@ -184,7 +184,7 @@ class ConsumerGroup:
         if not joins:
             member = self.members.known(request.member_id, request.instance_id)
             member.check_epoch(request.member_epoch, owned)
-        self.members.check_size(request)
+        self.members.check_size(request, client.client_id, member)
         if request.pattern:
             self._pattern(request.pattern)
         is_new = member is None
