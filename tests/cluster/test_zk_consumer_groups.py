@@ -8,15 +8,19 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.broker.api.consumer_groups import ConsumerGroupHandlers
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.groups.consumer_membership import ConsumerGroup
 from ottla.broker.groups.coordinated import Coordinated
 from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.limits import GroupLimits
-from ottla.broker.groups.membership import Client
+from ottla.broker.groups.membership import Client, Group
+from ottla.broker.groups.new_groups import NewGroups
+from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
 from ottla.wire.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, TopicPartitions
-from ottla.wire.errors import GroupMaxSizeReached, NotCoordinator
+from ottla.wire.dialect import IncomingRequest
+from ottla.wire.errors import GroupMaxSizeReached, InvalidRegularExpression, NotCoordinator
 from ottla.wire.names import TopicPartition
 from ottla.zk.groups import Committed, load_group
 from ottla.zk.membership import ensure_persistent_paths
@@ -220,4 +224,25 @@ async def test_a_group_with_a_long_name_has_its_many_partitions_though_not_all_o
     found = await load_group(session, name, make=False)
     assert found is not None
     assert (found.owners, found.members) == ({}, set())
+    await groups.stop()
+
+
+async def test_who_is_not_let_in_does_not_change_the_kind_of_an_empty_group(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    groups = coordinator(session)
+    handlers = ConsumerGroupHandlers(groups, NewGroups())
+    one = await groups.get("g")
+    assert isinstance(one.group, Group)
+    wrong = ConsumerGroupHeartbeatRequest(
+        "g", "m", 0, rebalance_timeout_ms=1, topics=(), pattern="(", owned=()
+    )  # fmt: skip
+    peer = cast(Peer, SimpleNamespace(ip="h"))
+    wait = handlers.heartbeat(cast(IncomingRequest, SimpleNamespace(message=wrong, client_id="c")), peer)
+    assert wait.reply is not None
+    assert isinstance(wait.reply.message, ConsumerGroupHeartbeatResponse)
+    assert wait.reply.message.error_code == InvalidRegularExpression.code
+    assert isinstance(one.group, Group), "an admin client would be told that there is no such classic group"
     await groups.stop()
