@@ -35,7 +35,7 @@ from ottla.broker.groups.consumers import (
 from ottla.broker.groups.members import METADATA_BYTES_MAX, Ticket
 from ottla.broker.groups.membership import SIMPLE, Answer, Client, Effect, Write
 from ottla.broker.groups.server_assignors import ASSIGNORS, UNIFORM, Wanted
-from ottla.broker.groups.topic_patterns import TopicPattern
+from ottla.broker.groups.topic_patterns import Matched, TopicPattern
 from ottla.wire.consumer_groups import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -71,20 +71,6 @@ class ConsumerGroupState(StrEnum):
     STABLE = "Stable"
 
 
-class Matched(NamedTuple):
-    """A pattern, the topics that were looked at, and those of them that it matches."""
-
-    pattern: TopicPattern
-    looked: frozenset[str] = frozenset()
-    names: frozenset[str] = frozenset()
-
-    def look(self, names: frozenset[str]) -> "Matched":
-        """Only what is new is looked at."""
-        if names == self.looked:
-            return self
-        return Matched(self.pattern, names, (self.names & names) | self.pattern.matching(names - self.looked))
-
-
 class ConsumerGroupTimes(NamedTuple):
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5000
@@ -115,6 +101,8 @@ class ConsumerGroup:
         """What the present target is for, if that is known."""
         self._names: dict[str, str] = {}
         """Of all topics that a member wants, has, or has not let go of, by their ids."""
+        self._only: frozenset[str] | None = None
+        """The topics that may be shared, if not all may."""
         self._patterns: dict[str, Matched] = {}
         self._news = False
         """Whether something is to be written."""
@@ -284,6 +272,10 @@ class ConsumerGroup:
             self._share_anew("its topics have changed")
         return self._done()
 
+    def keep_to_its_topics(self) -> None:
+        """What its members want by now is more than can be written: it goes on with the topics that it has."""
+        self._only = frozenset(self._names)
+
     # --- epochs ----------------------------------------------------------------------------------------------------------
 
     def _begin_epoch(self, why: str) -> None:
@@ -327,7 +319,12 @@ class ConsumerGroup:
         by_wish: dict[tuple[tuple[str, ...], str | None], frozenset[str]] = {}
         for wish in {(member.topics, member.pattern) for member in self.members}:  # most have the same
             names = {*wish[0], *(self._patterns[wish[1]].names if wish[1] is not None else ())}
-            shapes = [(name, shape) for name in names if (shape := self._topics.shape_of(name)) is not None]
+            shapes = [
+                (name, shape)
+                for name in names
+                if (shape := self._topics.shape_of(name)) is not None
+                and (self._only is None or shape.topic_id in self._only)
+            ]
             by_wish[wish] = frozenset(shape.topic_id for _, shape in shapes)
             partitions |= {shape.topic_id: shape.partitions for _, shape in shapes}
             found |= {shape.topic_id: name for name, shape in shapes}

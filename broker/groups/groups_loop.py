@@ -39,6 +39,8 @@ EMPTY = "Empty"
 
 RECORD_MAX = 900_000
 """A group's znode: ZooKeeper takes a megabyte."""
+HEAD_BYTES = 200
+"""Of that, what the coordinator adds to what the group says."""
 OWNERS_MAX = 2000
 """With more partitions than that, who owns which is not shown below /consumers/<group>/owners."""
 TOPICS_LOOK_S = 0.1
@@ -156,10 +158,23 @@ class Groups:
             "group is coordinated here group=%s generation=%d members=%d offsets=%d",
             group_id, group.generation, len(group.members), len(loaded.offsets),
         )  # fmt: skip
-        if isinstance(group, ConsumerGroup):
-            self.apply(coordinated, group.topics_changed())
+        self._look_at_topics(coordinated)
         self._set_timer(coordinated)
         return coordinated
+
+    def _look_at_topics(self, coordinated: Coordinated) -> None:
+        """They may have changed while nobody coordinated it."""
+        group = coordinated.group
+        if not isinstance(group, ConsumerGroup):
+            return
+        effects = group.topics_changed()
+        if any(isinstance(one, Write) and one.record.is_larger_than(RECORD_MAX - HEAD_BYTES) for one in effects):
+            logger.error("group goes on with the topics that it has: all others are too many group=%s", group.group_id)
+            loaded = self._kinds.load(group.group_id, coordinated.loaded.znode, time.monotonic())
+            assert isinstance(loaded, ConsumerGroup)
+            loaded.keep_to_its_topics()
+            coordinated.group, effects = loaded, loaded.topics_changed()
+        self.apply(coordinated, effects)
 
     def classic(self, coordinated: Coordinated) -> Group:
         """The group as one whose members assign, for somebody who joins it."""

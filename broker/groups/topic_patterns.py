@@ -137,6 +137,20 @@ class TopicPattern:
         return sum(1 << each for each in seen)
 
 
+class Matched(NamedTuple):
+    """A pattern, the topics that were looked at, and those of them that it matches."""
+
+    pattern: TopicPattern
+    looked: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+
+    def look(self, names: frozenset[str]) -> "Matched":
+        """Only what is new is looked at."""
+        if names == self.looked:
+            return self
+        return Matched(self.pattern, names, (self.names & names) | self.pattern.matching(names - self.looked))
+
+
 class _Parser:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern

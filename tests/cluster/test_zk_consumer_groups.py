@@ -246,3 +246,39 @@ async def test_who_is_not_let_in_does_not_change_the_kind_of_an_empty_group(
     assert wait.reply.message.error_code == InvalidRegularExpression.code
     assert isinstance(one.group, Group), "an admin client would be told that there is no such classic group"
     await groups.stop()
+
+
+class ManyTopics(KnownTopics):
+    def topic(self, name: str) -> Any:
+        return SimpleNamespace(topic_id=f"id-{name}", partitions=range(self.count))
+
+    def topic_names(self) -> list[str]:
+        return [f"t{number:03d}" for number in range(self.many)]
+
+
+async def test_a_group_whose_pattern_matches_more_than_fits_into_a_znode_goes_on_with_the_topics_that_it_has(
+    open_session: OpenSession, zk_connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    topics = ManyTopics()
+    topics.many = 1
+    groups = coordinator(session, topics)
+    wants: dict[str, Any] = {"topics": (), "pattern": "t.*"}
+    everything = (TopicPartitions("id-t000", (0, 1, 2, 3)),)
+    assert await told(groups, "m", 0, **wants) == (1, everything)
+    monkeypatch.setattr("ottla.broker.groups.groups_loop.RECORD_MAX", 2000)
+    before = await groups.get("g")
+    topics.many = 100
+    groups.cluster_changed()
+    await until(lambda: before.over)
+    assert await told(groups, "m", 1) == (1, None)
+    assert await told(groups, "n", 0, **wants) == (2, ())
+    assert await told(groups, "m", -1) == (-1, None)
+    assert await told(groups, "n", 2) == (3, everything)
+    monkeypatch.undo()
+    await groups.stop()
+    groups = coordinator(session, topics)
+    epoch, assigned = await told(groups, "n", 3)
+    assert (epoch, len(assigned)) == (4, 100), "the next coordinator looks again"
+    await groups.stop()
