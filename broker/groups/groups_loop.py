@@ -14,7 +14,7 @@ from ottla.broker.groups.coordinator import coordinator_of
 from ottla.broker.groups.kinds import GroupKinds
 from ottla.broker.groups.limits import GroupLimits, check_group_id
 from ottla.broker.groups.membership import Answer, Effect, Group, Write
-from ottla.broker.groups.mirror import members_of, owners_of, sentence
+from ottla.broker.groups.mirror import members_of, sentence, shown_owners
 from ottla.broker.groups.writes_loop import GroupWrites, PendingWrite
 from ottla.net.reply import Later, Reply
 from ottla.wire.errors import (
@@ -41,8 +41,6 @@ RECORD_MAX = 900_000
 """A group's znode: ZooKeeper takes a megabyte."""
 HEAD_BYTES = 200
 """Of that, what the coordinator adds to what the group says."""
-OWNERS_MAX = 2000
-"""With more partitions than that, who owns which is not shown below /consumers/<group>/owners."""
 TOPICS_LOOK_S = 0.1
 """How long after a change of the metadata it is looked which groups it is about: many changes come together."""
 TOUCH_MS = 3_600_000
@@ -270,8 +268,7 @@ class Groups:
             operations.leave_room(min(record.size_at_most(), RECORD_MAX))
             operations.set_members(members_of(record))
             if record.assigned or not (record.members or record.consumers):
-                owners = owners_of(record)
-                operations.own(owners if len(owners) <= OWNERS_MAX else {})
+                operations.own(shown_owners(record))
 
         def done(error: OttlaError | None) -> None:
             coordinated.writing -= 1
@@ -341,7 +338,9 @@ class Groups:
 
     def _time_has_come(self, coordinated: Coordinated) -> None:
         coordinated.timer = None
-        if not coordinated.over:
+        if self._unsure():
+            self._give_up(coordinated)  # who was not heard may have been refused: its session begins anew
+        elif not coordinated.over:
             self.apply(coordinated, coordinated.group.tick(time.monotonic()))
 
     # --- forgetting --------------------------------------------------------------------------------------------------------
@@ -387,7 +386,8 @@ class Groups:
             try:
                 coordinated = await self.get(name, make=False)
                 idle_ms = _now_ms() - coordinated.loaded.znode.touched_ms
-                if coordinated.group.state == EMPTY and idle_ms > self.limits.retention_ms:
+                is_idle = idle_ms > self.limits.retention_ms and not coordinated.writing  # it may have ended just now
+                if coordinated.group.state == EMPTY and is_idle:
                     await self.delete(name)
             except OttlaError as error:  # the others are looked at all the same
                 logger.info("group was not looked over group=%s error=%s", name, error)

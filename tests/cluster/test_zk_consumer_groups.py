@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ from ottla.wire.errors import GroupMaxSizeReached, InvalidRegularExpression, Not
 from ottla.wire.names import TopicPartition
 from ottla.zk.groups import Committed, load_group
 from ottla.zk.membership import ensure_persistent_paths
+from ottla.zk.operations import Operation, OperationResult
 from ottla.zk.session.session import ZkSession
 from tests.conftest import OpenSession
 
@@ -281,4 +283,51 @@ async def test_a_group_whose_pattern_matches_more_than_fits_into_a_znode_goes_on
     groups = coordinator(session, topics)
     epoch, assigned = await told(groups, "n", 3)
     assert (epoch, len(assigned)) == (4, 100), "the next coordinator looks again"
+    await groups.stop()
+
+
+async def test_a_group_whose_last_member_has_just_left_is_not_forgotten_however_long_ago_it_was_written(
+    open_session: OpenSession, zk_connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heartbeats that change nothing write nothing: what stands there may be a week old."""
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    groups = coordinator(session, retention_ms=60_000)
+    await told(groups, "m", 0)
+    one = await groups.get("g")
+    one.loaded.znode = replace(one.loaded.znode, touched_ms=1)
+    slow, multi = asyncio.Event(), session.multi
+
+    async def wait_and_write(operations: list[Operation]) -> list[OperationResult]:
+        monkeypatch.undo()
+        await slow.wait()
+        return await multi(operations)
+
+    monkeypatch.setattr(session, "multi", wait_and_write)
+    left = send(groups, one, "m", -1)
+    await groups.forget_old()
+    slow.set()
+    await until(lambda: left.reply is not None)
+    assert left.reply is not None
+    assert left.reply.error is None
+    assert await load_group(session, "g", make=False) is not None, "its offsets are gone"
+    await groups.stop()
+
+
+async def test_a_member_that_could_not_be_heard_is_not_held_to_be_silent(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    cut_off = False
+    view = cast(ClusterView, KnownTopics())
+    groups = Groups(session, 1, view, GroupLimits(consumer_session_timeout_ms=300), lambda: cut_off)
+    assert await told(groups, "m", 0) == (1, ALL)
+    one = await groups.get("g")
+    cut_off = True  # its heartbeats are refused from now on
+    with pytest.raises(NotCoordinator):
+        groups.loaded("g")
+    await until(lambda: one.over or not one.group.members)
+    cut_off = False
+    assert await told(groups, "m", 1) == (1, None)
     await groups.stop()
