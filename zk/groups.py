@@ -8,7 +8,17 @@ from dataclasses import dataclass, field, replace
 from ottla.wire.errors import OttlaError
 from ottla.wire.names import TopicPartition, check_topic_name
 from ottla.zk.errors import BadVersion, MultiFailed, NoNode
-from ottla.zk.operations import Check, Create, Delete, Operation, SetData, Stat, in_chunks
+from ottla.zk.operations import (
+    REQUEST_SIZE_MAX,
+    Check,
+    Create,
+    Delete,
+    Operation,
+    SetData,
+    Stat,
+    in_chunks,
+    request_size,
+)
 from ottla.zk.session.session import ZkSession
 from ottla.zk.znodes.consumers import (
     PARENT,
@@ -24,6 +34,11 @@ from ottla.zk.znodes.json_fields import MalformedZnode, decimal
 
 ANY_VERSION = -1
 READS_AT_ONCE = 200
+SHOWN_BYTES = 400_000
+"""Of members and owners as they are shown to people so much is written at a time: names in paths may be long. With the next
+write comes more."""
+ROOM_TO_SPARE = 20_000
+"""For what belongs to every multi, and what sizes are not exact about."""
 
 
 @dataclass(frozen=True)
@@ -250,6 +265,7 @@ class GroupWrite:
         self._members: set[str] | None = None
         self._commits: set[TopicPartition] = set()
         self._forgotten: set[TopicPartition] = set()
+        self._room = SHOWN_BYTES
         self.operations: list[Operation] = []
 
     def commit(self, where: TopicPartition, committed: Committed) -> None:
@@ -285,29 +301,52 @@ class GroupWrite:
         self._forgotten.add(where)
         self._offsets[where] = None
 
+    def leave_room(self, size: int) -> None:
+        """So much of the multi is needed for something else."""
+        self._room = min(self._room, REQUEST_SIZE_MAX - ROOM_TO_SPARE - size)
+
     def own(self, owners: Mapping[TopicPartition, str]) -> None:
-        """Who has which partition from now on."""
-        known = self._loaded.owners
-        for where in known.keys() - owners.keys():
-            self.operations.append(Delete(OwnerZnode.path(self._group, *where), ANY_VERSION))
-        for where, member in owners.items():
+        """Who has which partition from now on; shown as far as there is room."""
+        shown = dict(self._loaded.owners)
+        for where in [*(shown.keys() - owners.keys()), *owners]:
+            known, member = shown.get(where), owners.get(where)
             path = OwnerZnode.path(self._group, *where)
-            if where not in known:
+            if known == member:
+                continue
+            if not self._has_room(path, member or ""):
+                break
+            if member is None:
+                self.operations.append(Delete(path, ANY_VERSION))
+                del shown[where]
+                continue
+            if known is None:
                 self._make_folders(OwnerZnode.parent(self._group), OwnerZnode.topic_path(self._group, where.topic))
                 self.operations.append(Create(path, member.encode()))
-            elif known[where] != member:
+            else:
                 self.operations.append(SetData(path, member.encode(), ANY_VERSION))
-        self._owners = dict(owners)
+            shown[where] = member
+        self._owners = shown
 
     def set_members(self, members: Mapping[str, bytes]) -> None:
-        """Who is in the group from now on."""
+        """Who is in the group from now on; as above."""
         parent = MemberZnode.parent(self._group)
-        for member in self._loaded.members - members.keys():
-            self.operations.append(Delete(MemberZnode.path(self._group, member), ANY_VERSION))
-        for member in members.keys() - self._loaded.members:
-            self._make_folders(parent)
-            self.operations.append(Create(MemberZnode.path(self._group, member), members[member]))
-        self._members = set(members)
+        shown = set(self._loaded.members)
+        for member in sorted(shown ^ members.keys(), key=lambda member: member in members):  # first who is not any more
+            path = MemberZnode.path(self._group, member)
+            if not self._has_room(path, members.get(member, b"")):
+                break
+            if member in members:
+                self._make_folders(parent)
+                self.operations.append(Create(path, members[member]))
+            else:
+                self.operations.append(Delete(path, ANY_VERSION))
+            shown ^= {member}
+        self._members = shown
+
+    def _has_room(self, path: str, data: str | bytes) -> bool:
+        """For one more znode, and the folders that it may need."""
+        self._room -= request_size(Delete(path, ANY_VERSION)) + len(data)
+        return self._room > 2 * len(path)
 
     def _make_folders(self, *paths: str) -> None:
         for path in paths:

@@ -50,8 +50,12 @@ class ConsumerGroupHandlers:
                 return  # it has hung up while the group was read: it is let in when it asks again
             if not joins and not one.group.members:  # of either kind; as a classic one it would be the end of a client
                 raise UnknownMemberId(f"group {request.group_id!r} has no members: join it again")
+            before = one.group
             group = self._groups.consumer(one) if joins else _consumer(one)
-            self._groups.apply(one, group.heartbeat(wait, request, client, time.monotonic()))
+            effects = group.heartbeat(wait, request, client, time.monotonic())
+            if joins and not group.members:
+                one.group = before  # who was not let in has not changed what kind of group it is
+            self._groups.apply(one, effects)
 
         return self._work.on(request.group_id, wait, heartbeat, maker=connection if joins else None)
 

@@ -194,20 +194,25 @@ class GroupOffsetHandlers:
     async def _check_still_mine(self, coordinated: Coordinated) -> None:
         """What is at hand is what stands in ZooKeeper only as long as nobody else may write there."""
         loaded = coordinated.loaded
+        path = GroupZnode.path(loaded.group)
         try:
             await self._session.sync("/")
-            (data, stat), life = await asyncio.gather(
-                self._session.get(GroupZnode.path(loaded.group)),
-                self._session.exists(LifeZnode.path(loaded.group, loaded.znode.life)),
+            stat, life = await asyncio.gather(
+                self._session.exists(path), self._session.exists(LifeZnode.path(loaded.group, loaded.znode.life))
             )
-            coordinator = GroupZnode.decode(loaded.group, data).coordinator
+            if stat is not None and stat.version > loaded.version:
+                # Of the writes that are on their way one may be another broker's, who took it over: its version does not tell.
+                # (The record may be large: after a rebalance all members ask here, and it is not read for each of them.)
+                data, stat = await self._session.get(path)
+                if GroupZnode.coordinator_in(loaded.group, data) != self._groups.broker_id:
+                    raise NotCoordinator("another broker coordinates this group by now")
         except NoNode:
-            raise NotCoordinator(f"group {loaded.group!r} was deleted meanwhile") from None
+            stat = None
         except (ZkError, MalformedZnode) as error:
             raise CoordinatorNotAvailable(f"ZooKeeper cannot be asked: {error}") from None
-        # Its version alone would not tell: of the writes that are on their way one may be another broker's, who took it over.
-        newest = loaded.version + coordinated.writing
-        if coordinated.over or life is None or stat.version > newest or coordinator != self._groups.broker_id:
+        if stat is None:
+            raise NotCoordinator(f"group {loaded.group!r} was deleted meanwhile")
+        if coordinated.over or life is None or stat.version > loaded.version + coordinated.writing:
             raise NotCoordinator("another broker coordinates this group by now")
 
     def delete(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:

@@ -35,7 +35,7 @@ from ottla.broker.groups.consumers import (
 from ottla.broker.groups.members import METADATA_BYTES_MAX, Ticket
 from ottla.broker.groups.membership import SIMPLE, Answer, Client, Effect, Write
 from ottla.broker.groups.server_assignors import ASSIGNORS, UNIFORM, Wanted
-from ottla.broker.groups.topic_patterns import TopicPattern
+from ottla.broker.groups.topic_patterns import Matched, TopicPattern
 from ottla.wire.consumer_groups import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -101,8 +101,10 @@ class ConsumerGroup:
         self._shared: Wanted | None = None
         """What the present target is for, if that is known."""
         self._names: dict[str, str] = {}
-        self._patterns: dict[str, tuple[TopicPattern, dict[str, bool]]] = {}
-        """With what is known of the topics' names."""
+        """Of all topics that a member wants, has, or has not let go of, by their ids."""
+        self._only: frozenset[str] | None = None
+        """The topics that may be shared, if not all may."""
+        self._patterns: dict[str, Matched] = {}
         self._news = False
         """Whether something is to be written."""
 
@@ -120,8 +122,7 @@ class ConsumerGroup:
 
     def record(self) -> GroupZnode:
         members = self.members.records()
-        used = {one[0] for member in members for one in member.assigned | member.revoking | member.target}
-        names = tuple((topic_id, self.topic_name(topic_id)) for topic_id in sorted(used))
+        names = tuple(sorted(self._names.items()))
         return GroupZnode(
             self.epoch, PROTOCOL_TYPE, self._assignor, assigned=bool(members),
             kind=CONSUMER_KIND, consumers=members, topic_names=names,
@@ -172,7 +173,7 @@ class ConsumerGroup:
         if not joins:
             member = self.members.known(request.member_id, request.instance_id)
             member.check_epoch(request.member_epoch, owned)
-        self.members.check_size(request)
+        self.members.check_size(request, client.client_id, member)
         if request.pattern:
             self._pattern(request.pattern)
         is_new = member is None
@@ -214,8 +215,9 @@ class ConsumerGroup:
     def _leave(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         member = self.members.known(request.member_id, request.instance_id)
         if request.member_epoch == LEAVE_STATIC_EPOCH:
-            # It will be back: its place is kept until its session ends. It has let go of all, but nobody else gets that.
-            self.members.hold(member, member.assigned, NONE)
+            # It will be back: its place is kept until its session ends. It has let go of all, and nobody else gets what it
+            # is to have again; for the rest nobody need wait.
+            self.members.hold(member, member.assigned & member.target, NONE)
             member.epoch = member.previous_epoch = AWAY
             self._news = True
         else:
@@ -287,6 +289,10 @@ class ConsumerGroup:
             self._share_anew("its topics have changed")
         return self._done()
 
+    def keep_to_its_topics(self) -> None:
+        """What its members want by now is more than can be written: it goes on with the topics that it has."""
+        self._only = frozenset(self._names)
+
     # --- epochs ----------------------------------------------------------------------------------------------------------
 
     def _begin_epoch(self, why: str) -> None:
@@ -322,30 +328,30 @@ class ConsumerGroup:
         return min(votes, key=lambda name: (-votes[name], name), default=UNIFORM)
 
     def _wanted(self) -> Wanted:
-        self._patterns = {one.pattern: self._pattern(one.pattern) for one in self.members if one.pattern is not None}
-        by_pattern = {pattern: self._names_of(pattern) for pattern in self._patterns}
+        known = frozenset(self._topics.names()) if any(one.pattern is not None for one in self.members) else frozenset()
+        patterns = {one.pattern for one in self.members if one.pattern is not None}
+        self._patterns = {pattern: self._pattern(pattern).look(known) for pattern in patterns}
         partitions: dict[str, int] = {}
-        members: dict[str, frozenset[str]] = {}
         found: dict[str, str] = {}
-        for member in self.members:
-            names = [*member.topics, *(by_pattern[member.pattern] if member.pattern is not None else ())]
-            shapes = [(name, shape) for name in names if (shape := self._topics.shape_of(name)) is not None]
-            members[member.member_id] = frozenset(shape.topic_id for _, shape in shapes)
+        by_wish: dict[tuple[tuple[str, ...], str | None], frozenset[str]] = {}
+        for wish in {(member.topics, member.pattern) for member in self.members}:  # most have the same
+            names = {*wish[0], *(self._patterns[wish[1]].names if wish[1] is not None else ())}
+            shapes = [
+                (name, shape)
+                for name in names
+                if (shape := self._topics.shape_of(name)) is not None
+                and (self._only is None or shape.topic_id in self._only)
+            ]
+            by_wish[wish] = frozenset(shape.topic_id for _, shape in shapes)
             partitions |= {shape.topic_id: shape.partitions for _, shape in shapes}
             found |= {shape.topic_id: name for name, shape in shapes}
-        held = {one[0] for member in self.members for one in member.assigned | member.revoking}
+        members = {member.member_id: by_wish[member.topics, member.pattern] for member in self.members}
+        held = {one[0] for member in self.members for some in (member.assigned, member.revoking) for one in some}
         self._names = {topic_id: self._names[topic_id] for topic_id in held if topic_id in self._names} | found
         return Wanted(partitions, members, {member.member_id: member.name for member in self.members})
 
-    def _pattern(self, pattern: str) -> tuple[TopicPattern, dict[str, bool]]:
-        return self._patterns.get(pattern) or (TopicPattern(pattern), {})
-
-    def _names_of(self, pattern: str) -> list[str]:
-        """The topics that it matches; only what is new is looked at."""
-        automaton, known = self._patterns[pattern]
-        seen = {name: known[name] if name in known else automaton.matches(name) for name in self._topics.names()}
-        self._patterns[pattern] = automaton, seen
-        return [name for name, matches in seen.items() if matches]
+    def _pattern(self, pattern: str) -> Matched:
+        return self._patterns.get(pattern) or Matched(TopicPattern(pattern))
 
     # --- members on their way to the target ----------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from ottla.wire.errors import (
     UnsupportedAssignor,
 )
 from ottla.zk.znodes.consumer_members import ConsumerRecord, TopicIdPartition
+from ottla.zk.znodes.json_fields import encode_json
 
 Partitions = frozenset[TopicIdPartition]
 NONE: Partitions = frozenset()
@@ -64,16 +65,20 @@ class Consumer:
     """When its session ends, unless it is heard of before,"""
     revoking_until: float = field(default=0.0, compare=False)
     """and when it is out, unless it has let go of ``revoking`` before."""
+    size: int = field(default=0, compare=False)
+    """How many bytes it takes to write what it tells of itself."""
+
+    def __post_init__(self) -> None:
+        self.measure()
+
+    def measure(self) -> None:
+        names = self.member_id, self.instance_id, self.rack_id, self.client_id, self.client_host
+        self.size = written_size(*names, self.pattern, *self.topics)
 
     @property
     def name(self) -> str:
         """For people, and in line for partitions."""
         return self.instance_id or self.member_id
-
-    @property
-    def size(self) -> int:
-        """How many letters it tells of itself."""
-        return sum(map(len, self.topics)) + len(self.pattern or "")
 
     def state(self, group_epoch: int) -> ConsumerState:
         if self.revoking:
@@ -94,7 +99,10 @@ class Consumer:
             self.pattern = request.pattern or None
         if request.assignor is not None:
             self.assignor = request.assignor
-        return before != (self.rack_id, self.rebalance_timeout_ms, self.topics, self.pattern, self.assignor)
+        is_news = before != (self.rack_id, self.rebalance_timeout_ms, self.topics, self.pattern, self.assignor)
+        if is_news or request.member_epoch == JOIN_EPOCH:
+            self.measure()
+        return is_news
 
     def check_epoch(self, epoch: int, owned: Partitions | None) -> None:
         """FencedMemberEpoch unless it is the member's, or the one before and the answer with its own may have been lost."""
@@ -169,15 +177,18 @@ class Consumers:
 
     def find_to_join(self, request: ConsumerGroupHeartbeatRequest) -> Consumer | None:
         """Whose place somebody takes that joins: its own, or that of a static member that is away; None for a new one."""
-        if request.instance_id is not None:
-            static = self._instances.get(request.instance_id)
-            if static is not None:
-                if static.member_id != request.member_id and static.epoch != AWAY:
-                    raise UnreleasedInstanceId(f"member {static.member_id} has the instance id {request.instance_id!r}")
-                return static
         member = self._members.get(request.member_id)
         if member is not None and member.instance_id != request.instance_id:
-            raise InvalidRequest(f"member id {request.member_id!r} is that of instance {member.instance_id!r}")
+            # Of two members with one id the other would be lost, and what it has with it.
+            raise InvalidRequest(
+                f"member id {request.member_id[:100]!r} is that of "
+                + (f"instance {member.instance_id[:100]!r}" if member.instance_id is not None else "a dynamic member")
+            )
+        if request.instance_id is not None:
+            static = self._instances.get(request.instance_id)
+            if static is not None and static.member_id != request.member_id and static.epoch != AWAY:
+                raise UnreleasedInstanceId(f"member {static.member_id} has the instance id {request.instance_id!r}")
+            return static
         return member
 
     def add(self, request: ConsumerGroupHeartbeatRequest) -> Consumer:
@@ -187,12 +198,16 @@ class Consumers:
         self._add(member)
         return member
 
-    def check_size(self, request: ConsumerGroupHeartbeatRequest) -> None:
-        """Raise if what all members tell of themselves would not fit into the group's znode any more."""
-        mine = sum(map(len, request.topics or ())) + len(request.pattern or "")
-        if not mine:
+    def check_size(self, request: ConsumerGroupHeartbeatRequest, client_id: str, own: Consumer | None) -> None:
+        """Raise if what all members tell of themselves would not fit into the group's znode any more.
+
+        ``own``: the member that it is, if it is one.
+        """
+        if not request.topics and not request.pattern:
             return  # nearly all heartbeats
-        others = sum(member.size for member in self._members.values() if member.member_id != request.member_id)
+        names = request.member_id, request.instance_id, request.rack_id, client_id
+        mine = written_size(*names, request.pattern, *(request.topics or ()))
+        others = sum(member.size for member in self._members.values() if member is not own)
         if others + mine > self._max_metadata_bytes:
             raise GroupMaxSizeReached(
                 f"group {self._group_id!r}: what its members tell of themselves, and another {mine} bytes, are more than "
@@ -254,6 +269,11 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest) -> None:
         raise InvalidRequest(f"rebalance timeout of {request.rebalance_timeout_ms} ms")
     if request.assignor is not None and request.assignor not in ASSIGNORS:
         raise UnsupportedAssignor(f"{request.assignor[:40]!r}; there are {', '.join(ASSIGNORS)}")
+
+
+def written_size(*texts: str | None) -> int:
+    """As JSON: some letters take twelve bytes, and short ones have more around them than in them."""
+    return len(encode_json(texts))
 
 
 def partitions_of(told: Iterable[TopicPartitions] | None) -> Partitions | None:

@@ -14,7 +14,7 @@ from ottla.broker.groups.coordinator import coordinator_of
 from ottla.broker.groups.kinds import GroupKinds
 from ottla.broker.groups.limits import GroupLimits, check_group_id
 from ottla.broker.groups.membership import Answer, Effect, Group, Write
-from ottla.broker.groups.mirror import members_of, owners_of, sentence
+from ottla.broker.groups.mirror import members_of, sentence, shown_owners
 from ottla.broker.groups.writes_loop import GroupWrites, PendingWrite
 from ottla.net.reply import Later, Reply
 from ottla.net.timer import Timer
@@ -40,8 +40,8 @@ EMPTY = "Empty"
 
 RECORD_MAX = 900_000
 """A group's znode: ZooKeeper takes a megabyte."""
-OWNERS_MAX = 2000
-"""With more partitions than that, who owns which is not shown below /consumers/<group>/owners."""
+HEAD_BYTES = 200
+"""Of that, what the coordinator adds to what the group says."""
 TOPICS_LOOK_S = 0.1
 """How long after a change of the metadata it is looked which groups it is about: many changes come together."""
 TOUCH_MS = 3_600_000
@@ -165,10 +165,23 @@ class Groups:
             "group is coordinated here group=%s generation=%d members=%d offsets=%d",
             group_id, group.generation, len(group.members), len(loaded.offsets),
         )  # fmt: skip
-        if isinstance(group, ConsumerGroup):
-            self.apply(coordinated, group.topics_changed())
+        self._look_at_topics(coordinated)
         self._set_timer(coordinated)
         return coordinated
+
+    def _look_at_topics(self, coordinated: Coordinated) -> None:
+        """They may have changed while nobody coordinated it."""
+        group = coordinated.group
+        if not isinstance(group, ConsumerGroup):
+            return
+        effects = group.topics_changed()
+        if any(isinstance(one, Write) and one.record.is_larger_than(RECORD_MAX - HEAD_BYTES) for one in effects):
+            logger.error("group goes on with the topics that it has: all others are too many group=%s", group.group_id)
+            loaded = self._kinds.load(group.group_id, coordinated.loaded.znode, time.monotonic())
+            assert isinstance(loaded, ConsumerGroup)
+            loaded.keep_to_its_topics()
+            coordinated.group, effects = loaded, loaded.topics_changed()
+        self.apply(coordinated, effects)
 
     def classic(self, coordinated: Coordinated) -> Group:
         """The group as one whose members assign, for somebody who joins it."""
@@ -246,7 +259,7 @@ class Groups:
     def _write(self, coordinated: Coordinated, write: Write) -> None:
         life = coordinated.loaded.znode.life
         record = replace(write.record, coordinator=self._broker_id, touched_ms=_now_ms(), life=life)
-        if len(record.encode()) > RECORD_MAX:
+        if record.is_larger_than(RECORD_MAX):
             self._too_large(coordinated, write)
             return
         logger.info("%s", sentence(coordinated.group.group_id, record, coordinated.group.why))
@@ -261,10 +274,10 @@ class Groups:
         def fill(operations: GroupWrite) -> None:
             record = item.record
             assert record is not None
+            operations.leave_room(min(record.size_at_most(), RECORD_MAX))
             operations.set_members(members_of(record))
             if record.assigned or not (record.members or record.consumers):
-                owners = owners_of(record)
-                operations.own(owners if len(owners) <= OWNERS_MAX else {})
+                operations.own(shown_owners(record))
 
         def done(error: OttlaError | None) -> None:
             coordinated.writing -= 1
@@ -333,7 +346,9 @@ class Groups:
 
     def _time_has_come(self, coordinated: Coordinated) -> None:
         coordinated.timer = None
-        if not coordinated.over:
+        if self._unsure():
+            self._give_up(coordinated)  # who was not heard may have been refused: its session begins anew
+        elif not coordinated.over:
             self.apply(coordinated, coordinated.group.tick(time.monotonic()))
 
     # --- forgetting --------------------------------------------------------------------------------------------------------
@@ -379,7 +394,8 @@ class Groups:
             try:
                 coordinated = await self.get(name, make=False)
                 idle_ms = _now_ms() - coordinated.loaded.znode.touched_ms
-                if coordinated.group.state == EMPTY and idle_ms > self.limits.retention_ms:
+                is_idle = idle_ms > self.limits.retention_ms and not coordinated.writing  # it may have ended just now
+                if coordinated.group.state == EMPTY and is_idle:
                     await self.delete(name)
             except OttlaError as error:  # the others are looked at all the same
                 logger.info("group was not looked over group=%s error=%s", name, error)

@@ -57,6 +57,11 @@ class Member:
         """Whether the coordinator owes it an answer: then it cannot be expected to say anything."""
         return self.joining is not None or self.syncing is not None
 
+    @property
+    def size(self) -> int:
+        """How many bytes it tells of itself."""
+        return sum(len(metadata) for _, metadata in self.protocols)
+
     def metadata_of(self, protocol: str) -> bytes:
         return dict(self.protocols).get(protocol, b"")
 
@@ -136,12 +141,20 @@ class Members:
 
     def find_or_add(self, request: JoinGroupRequest, now: float) -> Member:
         """Who joins. MemberIdRequired for one that is new and has no id yet; whoever asks for many would fill the group."""
+        member = self._find(request)
+        if member is None:
+            return self._new(request.member_id or self._make_id(request.group_instance_id or ""), request, now)
+        self._check_size(request, member)
+        return member
+
+    def _find(self, request: JoinGroupRequest) -> Member | None:
+        """Who joins again; None for one that is new."""
         if request.group_instance_id is not None:
             known = self._instances.get(request.group_instance_id)
             if known is not None and not request.member_id:
                 return known
             if known is None and not request.member_id:
-                return self._new(self._make_id(request.group_instance_id), request, now)
+                return None
             return self.known(request.member_id, request.group_instance_id)
         member = self._members.get(request.member_id)
         if member is not None:
@@ -149,26 +162,32 @@ class Members:
         if not request.member_id:
             if request.needs_member_id:
                 raise MemberIdRequired
-            return self._new(self._make_id(""), request, now)
+            return None
         if self._promised.pop(request.member_id, None) is None:
             raise UnknownMemberId(f"group {self._group_id!r} has no member {request.member_id[:100]!r}")
-        return self._new(request.member_id, request, now)
+        return None
 
     def _new(self, member_id: str, request: JoinGroupRequest, now: float) -> Member:
         if len(self._members) >= self.max_size:
             raise GroupMaxSizeReached(f"group {self._group_id!r} has {len(self)} members, as many as it may have")
-        told = sum(len(data) for other in self._members.values() for _, data in other.protocols)
+        self._check_size(request, None)
+        member = Member(member_id, request.group_instance_id, request.session_timeout_ms, request.rebalance_timeout_ms)
+        member.heard(now)
+        self._add(member)
+        return member
+
+    def _check_size(self, request: JoinGroupRequest, own: Member | None) -> None:
+        """Only who is new, or tells more than before, is refused: the others go on."""
         mine = sum(len(protocol.metadata) for protocol in request.protocols)
-        if told + mine > self._max_metadata_bytes:  # only who is new is refused: the others go on
+        if own is not None and mine <= own.size:
+            return
+        told = sum(other.size for other in self._members.values() if other is not own)
+        if told + mine > self._max_metadata_bytes:
             raise GroupMaxSizeReached(
                 f"group {self._group_id!r}: what its {len(self)} members tell of themselves, and another {mine} bytes, are "
                 f"more than the {self._max_metadata_bytes} bytes that a group may have",
                 hint="subscribe to fewer topics, or by a pattern, or with fewer assignors",
             )
-        member = Member(member_id, request.group_instance_id, request.session_timeout_ms, request.rebalance_timeout_ms)
-        member.heard(now)
-        self._add(member)
-        return member
 
     def _add(self, member: Member) -> None:
         self._members[member.member_id] = member

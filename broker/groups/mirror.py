@@ -13,6 +13,9 @@ from ottla.zk.znodes.consumers import CONSUMER_KIND, GroupZnode, MemberRecord, M
 SHOWN_BYTES_MAX = 100_000
 """What is written below ids, of all members, beside the record itself: with more, their topics are left out."""
 
+OWNERS_MAX = 2000
+"""With more partitions than that, who owns which is not shown below /consumers/<group>/owners."""
+
 
 def members_of(record: GroupZnode) -> dict[str, bytes]:
     """What is shown of each member."""
@@ -53,6 +56,12 @@ def subscribed_topics(record: GroupZnode, protocols: dict[str, bytes]) -> tuple[
         return decode_subscription(protocols.get(record.protocol, b"")).topics
     except InvalidRequest:
         return ()
+
+
+def shown_owners(record: GroupZnode) -> dict[TopicPartition, str]:
+    """What is shown of who has what."""
+    owners = owners_of(record)
+    return owners if len(owners) <= OWNERS_MAX else {}
 
 
 def owners_of(record: GroupZnode) -> dict[TopicPartition, str]:

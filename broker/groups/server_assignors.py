@@ -93,17 +93,29 @@ class _Uneven:
                 self._lines.setdefault(topic, []).append((len(assigned[member]), member))
         for line in self._lines.values():
             heapify(line)
+        self._gave_up: dict[str, int] = {}
+        """Who has less than before, and since which move, the latest last. A line hears of it when it is looked at: most
+        members stand in the lines of all topics, and to tell them all of every move would take longer than all the rest."""
+        self._moves = 0
+        self._heard: dict[str, int] = dict.fromkeys(self._lines, 0)
 
     def _least(self, topic: str) -> str:
         line = self._lines[topic]
+        for member in reversed(self._gave_up):
+            if self._gave_up[member] <= self._heard[topic]:
+                break
+            if topic in self._members[member]:
+                heappush(line, (len(self._assigned[member]), member))
+        self._heard[topic] = self._moves
         while len(self._assigned[line[0][1]]) != line[0][0]:
             heapreplace(line, (len(self._assigned[line[0][1]]), line[0][1]))
         return line[0][1]
 
     def _give_up(self, member: str, one: TopicIdPartition) -> None:
         self._assigned[member].discard(one)
-        for topic in self._members[member]:
-            heappush(self._lines[topic], (len(self._assigned[member]), member))
+        self._moves += 1
+        self._gave_up.pop(member, None)
+        self._gave_up[member] = self._moves
 
     def share(self, free: list[TopicIdPartition]) -> None:
         # What few can have is given first: the others can be made up for with the rest.

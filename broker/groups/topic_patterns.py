@@ -2,11 +2,12 @@
 
 Kafka takes RE2's syntax and matches whole names. Python's own ``re`` backtracks: one pattern of twenty letters can hold
 an event loop for hours, in a thread too, for it keeps the interpreter to itself. So a pattern becomes a small automaton here,
-whose states are all followed at once: a name costs its length times the number of states, at most ``STATES_MAX``, and what was
-found out once is remembered. What no such automaton can do (look around, refer back) RE2 cannot either.
+whose states are all followed at once, as the bits of a number: a letter of a name costs at most ``STATES_MAX`` small steps, and
+what was found out once is remembered. What no such automaton can do (look around, refer back) RE2 cannot either.
 """
 
 import string
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.wire.errors import InvalidRegularExpression
@@ -20,7 +21,7 @@ DEPTH_MAX = 50
 REPEAT_MAX = 1000
 """As in RE2."""
 REMEMBERED_MAX = 10_000
-"""Steps of an automaton; with more, it begins to remember anew."""
+"""Steps of an automaton, half a kilobyte each; with more, it begins to remember anew."""
 
 ALPHABET = frozenset(string.ascii_letters + string.digits + "._-")
 """What topics' names are made of: nothing else needs to be told apart."""
@@ -65,48 +66,89 @@ class TopicPattern:
             raise InvalidRegularExpression(f"a pattern of {len(pattern)} letters; allowed are {PATTERN_MAX}")
         self.pattern = pattern
         self._code = _Parser(pattern).parse()
-        self._known: dict[tuple[frozenset[int], str, bool], frozenset[int]] = {}
+        self._end = 1 << len(self._code)
+        self._takes: dict[str, int] = {}
+        """Where each letter is taken."""
+        self._stays = self._end
+        """Where a letter is taken, or nothing is left to match."""
+        for place, one in enumerate(self._code):
+            if isinstance(one, Take):
+                self._stays |= 1 << place
+                for letter in one.letters:
+                    self._takes[letter] = self._takes.get(letter, 0) | 1 << place
+        self._knows_end = At(end=True) in self._code
+        self._reach: dict[tuple[int, bool], int] = {}
+        self._known: dict[int, tuple[int, bool]] = {}
+        self._start = self._follow(1, at_start=True)
+
+    def matching(self, names: Iterable[str]) -> set[str]:
+        """Those of which it is the whole."""
+        found = {name for name in names if self.matches(name)}
+        self._known.clear()  # it is large beside what was found, and there may be many patterns
+        return found
 
     def matches(self, name: str) -> bool:
         """Whether it is the whole of a name."""
-        places = self._follow({0}, at_start=True, at_end=not name)
-        for number, letter in enumerate(name, 1):
-            step = places, letter, number == len(name)
-            known = self._known.get(step)
+        places, whole = self._start
+        for letter in name:
+            taken = (places & self._takes.get(letter, 0)) << 1
+            if not taken:
+                return False
+            known = self._known.get(taken)
             if known is None:
                 if len(self._known) >= REMEMBERED_MAX:
                     self._known.clear()
-                known = self._known[step] = self._step(*step)
-            places = known
-            if not places:
-                return False
-        return len(self._code) in places
+                known = self._known[taken] = self._follow(taken)
+            places, whole = known
+        return whole
 
-    def _step(self, places: frozenset[int], letter: str, at_end: bool) -> frozenset[int]:
-        reached = set()
-        for place in places:
-            if place < len(self._code):
-                one = self._code[place]
-                if isinstance(one, Take) and letter in one.letters:
-                    reached.add(place + 1)
-        return self._follow(reached, at_start=False, at_end=at_end)
+    def _follow(self, places: int, *, at_start: bool = False) -> tuple[int, bool]:
+        """Where the next letter is taken, and whether nothing is left to match if there is none."""
+        reached = self._all_from(places, at_start=at_start, at_end=False)
+        last = self._all_from(places, at_start=at_start, at_end=True) if self._knows_end else reached
+        return reached & self._stays, bool(last & self._end)
 
-    def _follow(self, places: set[int], *, at_start: bool, at_end: bool) -> frozenset[int]:
-        """Where the next letter is looked at, or nothing is left to match."""
-        found, seen, to_see = set(), set(places), list(places)
+    def _all_from(self, places: int, *, at_start: bool, at_end: bool) -> int:
+        reached, to_see = places, places & ~self._stays
         while to_see:
-            place = to_see.pop()
-            one = self._code[place] if place < len(self._code) else None
+            place = (to_see & -to_see).bit_length() - 1
+            further = self._reach.get((place, at_end)) if not at_start else None
+            if further is None:
+                further = self._from(place, at_start, at_end)
+                if not at_start:
+                    self._reach[place, at_end] = further
+            reached |= further
+            to_see &= ~further
+        return reached
+
+    def _from(self, place: int, at_start: bool, at_end: bool) -> int:
+        """Itself, and all places that can be reached from there without a letter."""
+        seen, to_see = {place}, [place]
+        while to_see:
+            here = to_see.pop()
+            one = self._code[here] if here < len(self._code) else None
+            further: list[int] = []
             if isinstance(one, Go):
-                further = [place + step for step in one.steps]
-            elif isinstance(one, At):
-                further = [place + 1] if (at_end if one.end else at_start) else []
-            else:
-                found.add(place)
-                continue
+                further = [here + step for step in one.steps]
+            elif isinstance(one, At) and (at_end if one.end else at_start):
+                further = [here + 1]
             to_see += [next_one for next_one in further if next_one not in seen]
             seen.update(further)
-        return frozenset(found)
+        return sum(1 << each for each in seen)
+
+
+class Matched(NamedTuple):
+    """A pattern, the topics that were looked at, and those of them that it matches."""
+
+    pattern: TopicPattern
+    looked: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+
+    def look(self, names: frozenset[str]) -> "Matched":
+        """Only what is new is looked at."""
+        if names == self.looked:
+            return self
+        return Matched(self.pattern, names, (self.names & names) | self.pattern.matching(names - self.looked))
 
 
 class _Parser:

@@ -3,23 +3,29 @@
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from ottla.broker.api.consumer_groups import ConsumerGroupHandlers
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.groups.consumer_membership import ConsumerGroup
 from ottla.broker.groups.coordinated import Coordinated
 from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.limits import GroupLimits
-from ottla.broker.groups.membership import Client
+from ottla.broker.groups.membership import Client, Group
+from ottla.broker.groups.new_groups import NewGroups
+from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
 from ottla.wire.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, TopicPartitions
-from ottla.wire.errors import GroupMaxSizeReached, NotCoordinator
+from ottla.wire.dialect import IncomingRequest
+from ottla.wire.errors import GroupMaxSizeReached, InvalidRegularExpression, NotCoordinator
 from ottla.wire.names import TopicPartition
 from ottla.zk.groups import Committed, load_group
 from ottla.zk.membership import ensure_persistent_paths
+from ottla.zk.operations import Operation, OperationResult
 from ottla.zk.session.session import ZkSession
 from tests.conftest import OpenSession
 
@@ -191,4 +197,137 @@ async def test_a_group_that_does_not_fit_into_a_znode_is_as_it_was(
     group = (await groups.get("g")).group
     assert isinstance(group, ConsumerGroup)
     assert len(group.members) == 1
+    await groups.stop()
+
+
+async def test_a_group_with_a_long_name_has_its_many_partitions_though_not_all_owners_can_be_shown_at_once(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    topics = KnownTopics()
+    topics.count = 2000
+    groups = coordinator(session, topics)
+    name = "群" * 255  # nine letters of a path each
+    everything = (TopicPartitions("id", tuple(range(2000))),)
+    wait = send(groups, await groups.get(name), "m", 0)
+    await until(lambda: wait.reply is not None)
+    assert wait.reply is not None
+    assert wait.reply.error is None
+    assert isinstance(wait.reply.message, ConsumerGroupHeartbeatResponse)
+    assert wait.reply.message.assignment == everything
+    found = await load_group(session, name, make=False)
+    assert found is not None
+    assert 0 < len(found.owners) < 2000
+    one = await groups.get(name)
+    assert one.loaded.owners == found.owners
+    left = send(groups, one, "m", -1)
+    await until(lambda: left.reply is not None)
+    found = await load_group(session, name, make=False)
+    assert found is not None
+    assert (found.owners, found.members) == ({}, set())
+    await groups.stop()
+
+
+async def test_who_is_not_let_in_does_not_change_the_kind_of_an_empty_group(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    groups = coordinator(session)
+    handlers = ConsumerGroupHandlers(groups, NewGroups())
+    one = await groups.get("g")
+    assert isinstance(one.group, Group)
+    wrong = ConsumerGroupHeartbeatRequest(
+        "g", "m", 0, rebalance_timeout_ms=1, topics=(), pattern="(", owned=()
+    )  # fmt: skip
+    peer = cast(Peer, SimpleNamespace(ip="h"))
+    wait = handlers.heartbeat(cast(IncomingRequest, SimpleNamespace(message=wrong, client_id="c")), peer)
+    assert wait.reply is not None
+    assert isinstance(wait.reply.message, ConsumerGroupHeartbeatResponse)
+    assert wait.reply.message.error_code == InvalidRegularExpression.code
+    assert isinstance(one.group, Group), "an admin client would be told that there is no such classic group"
+    await groups.stop()
+
+
+class ManyTopics(KnownTopics):
+    def topic(self, name: str) -> Any:
+        return SimpleNamespace(topic_id=f"id-{name}", partitions=range(self.count))
+
+    def topic_names(self) -> list[str]:
+        return [f"t{number:03d}" for number in range(self.many)]
+
+
+async def test_a_group_whose_pattern_matches_more_than_fits_into_a_znode_goes_on_with_the_topics_that_it_has(
+    open_session: OpenSession, zk_connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    topics = ManyTopics()
+    topics.many = 1
+    groups = coordinator(session, topics)
+    wants: dict[str, Any] = {"topics": (), "pattern": "t.*"}
+    everything = (TopicPartitions("id-t000", (0, 1, 2, 3)),)
+    assert await told(groups, "m", 0, **wants) == (1, everything)
+    monkeypatch.setattr("ottla.broker.groups.groups_loop.RECORD_MAX", 2000)
+    before = await groups.get("g")
+    topics.many = 100
+    groups.cluster_changed()
+    await until(lambda: before.over)
+    assert await told(groups, "m", 1) == (1, None)
+    assert await told(groups, "n", 0, **wants) == (2, ())
+    assert await told(groups, "m", -1) == (-1, None)
+    assert await told(groups, "n", 2) == (3, everything)
+    monkeypatch.undo()
+    await groups.stop()
+    groups = coordinator(session, topics)
+    epoch, assigned = await told(groups, "n", 3)
+    assert (epoch, len(assigned)) == (4, 100), "the next coordinator looks again"
+    await groups.stop()
+
+
+async def test_a_group_whose_last_member_has_just_left_is_not_forgotten_however_long_ago_it_was_written(
+    open_session: OpenSession, zk_connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heartbeats that change nothing write nothing: what stands there may be a week old."""
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    groups = coordinator(session, retention_ms=60_000)
+    await told(groups, "m", 0)
+    one = await groups.get("g")
+    one.loaded.znode = replace(one.loaded.znode, touched_ms=1)
+    slow, multi = asyncio.Event(), session.multi
+
+    async def wait_and_write(operations: list[Operation]) -> list[OperationResult]:
+        monkeypatch.undo()
+        await slow.wait()
+        return await multi(operations)
+
+    monkeypatch.setattr(session, "multi", wait_and_write)
+    left = send(groups, one, "m", -1)
+    await groups.forget_old()
+    slow.set()
+    await until(lambda: left.reply is not None)
+    assert left.reply is not None
+    assert left.reply.error is None
+    assert await load_group(session, "g", make=False) is not None, "its offsets are gone"
+    await groups.stop()
+
+
+async def test_a_member_that_could_not_be_heard_is_not_held_to_be_silent(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    cut_off = False
+    view = cast(ClusterView, KnownTopics())
+    groups = Groups(session, 1, view, GroupLimits(consumer_session_timeout_ms=300), lambda: cut_off)
+    assert await told(groups, "m", 0) == (1, ALL)
+    one = await groups.get("g")
+    cut_off = True  # its heartbeats are refused from now on
+    with pytest.raises(NotCoordinator):
+        groups.loaded("g")
+    await until(lambda: one.over or not one.group.members)
+    cut_off = False
+    assert await told(groups, "m", 1) == (1, None)
     await groups.stop()

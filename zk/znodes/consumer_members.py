@@ -63,6 +63,35 @@ def _to_json(member: ConsumerRecord, places: Mapping[str, int]) -> dict[str, obj
     }
 
 
+def size_at_most(member: ConsumerRecord, topics: int) -> int:
+    """How many bytes it takes in the znode of a group with so many topics, and perhaps some more. Nothing is written for it."""
+    texts = "".join((
+        member.member_id, member.instance_id or "", member.rack_id or "", member.client_id, member.client_host,
+        member.pattern or "", member.assignor or "", *member.topics,
+    ))  # fmt: skip
+    target: frozenset[TopicIdPartition] = member.target if member.target is not member.assigned else frozenset()
+    size = _MEMBER_SIZE + text_size(texts) + 3 * len(member.topics)
+    for some in (member.assigned, member.revoking, target):
+        if some:
+            size += _NUMBER_SIZE * len(some) + _TOPIC_SIZE * min(len(some), topics)
+    return size
+
+
+_MEMBER_SIZE = 300
+"""The keys and numbers of a member,"""
+_NUMBER_SIZE = 8
+"""a partition's number and what is between it and the next,"""
+_TOPIC_SIZE = 14
+"""and a topic's place, as a key."""
+_ESCAPED_SIZE = 12
+"""What JSON may make of one letter."""
+
+
+def text_size(text: str) -> int:
+    """At most. Of what can be printed only quotes and backslashes are escaped, by one letter each."""
+    return (2 if text.isascii() and text.isprintable() else _ESCAPED_SIZE) * len(text)
+
+
 def consumer_from_json(fields: Fields, topic_ids: list[str]) -> ConsumerRecord:
     assigned = _partitions_from_json(fields, "assigned", topic_ids)
     return ConsumerRecord(

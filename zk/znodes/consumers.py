@@ -17,7 +17,13 @@ from typing import ClassVar
 from urllib.parse import quote, unquote
 
 from ottla.wire.names import NO_EPOCH, check_topic_name
-from ottla.zk.znodes.consumer_members import ConsumerRecord, consumer_from_json, consumers_to_json
+from ottla.zk.znodes.consumer_members import (
+    ConsumerRecord,
+    consumer_from_json,
+    consumers_to_json,
+    size_at_most,
+    text_size,
+)
 from ottla.zk.znodes.json_fields import Fields, encode_json
 
 PARENT = "/consumers"
@@ -94,6 +100,16 @@ class GroupZnode:
             }
         )
 
+    def size_at_most(self) -> int:
+        """How many bytes it takes, and perhaps some more, where that is known without writing it all down."""
+        if self.kind != CONSUMER_KIND:
+            return len(self.encode())
+        topics = sum(60 + text_size(topic_id) + text_size(name) for topic_id, name in self.topic_names)
+        return 1000 + topics + sum(size_at_most(one, len(self.topic_names)) for one in self.consumers)
+
+    def is_larger_than(self, limit: int) -> bool:
+        return self.size_at_most() > limit and len(self.encode()) > limit
+
     def _consumers_to_json(self) -> dict[str, object]:
         places = {topic_id: place for place, (topic_id, _) in enumerate(self.topic_names)}
         return {
@@ -101,6 +117,11 @@ class GroupZnode:
             "topics": [{"id": topic_id, "name": name} for topic_id, name in self.topic_names],
             "consumers": consumers_to_json(self.consumers, places),
         }
+
+    @classmethod
+    def coordinator_in(cls, group: str, data: bytes) -> int:
+        """Of all that was written only the coordinator."""
+        return Fields(cls.path(group), data).number("coordinator", -1) if data else -1
 
     @classmethod
     def decode(cls, group: str, data: bytes) -> "GroupZnode":

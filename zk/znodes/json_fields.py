@@ -17,7 +17,7 @@ class MalformedZnode(OttlaError):
         self.why = why
 
 
-def encode_json(fields: dict[str, Any]) -> bytes:
+def encode_json(fields: dict[str, Any] | tuple[str | None, ...]) -> bytes:
     """JSON as Kafka writes it: no spaces."""
     return json.dumps(fields, separators=(",", ":")).encode()
 

@@ -77,7 +77,7 @@ class ConsumerGroupScript:
         return self._told(self._group.topics_changed())
 
     def do_join(self, command: Command) -> list[str]:
-        """join <name> topics=a,b pattern=<p> assignor=<a> rebalance=<s> as=<instance> id=none"""
+        """join <name> topics=a,b pattern=<p> assignor=<a> rebalance=<s> as=<instance> id=<another's>; id=none brings none"""
         (name,), options = command.words, command.options
         if "as" in options:
             self._instances[name] = options["as"]
@@ -90,7 +90,7 @@ class ConsumerGroupScript:
             assignor=options.get("assignor"),
             rebalance_timeout_ms=int(float(options.get("rebalance", "60")) * 1000),
             owned=(),
-            member_id="" if options.get("id") == "none" else None,
+            member_id="" if options.get("id") == "none" else options.get("id"),
             brings_member_id=options.get("id") != "none",
         )
 

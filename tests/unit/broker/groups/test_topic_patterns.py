@@ -1,14 +1,16 @@
 """Patterns of subscriptions: what they match, what is refused, and that none takes long."""
 
+import random
 import re
 import string
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.groups.topic_patterns import PATTERN_MAX, TopicPattern
+from ottla.broker.groups.topic_patterns import ALPHABET, PATTERN_MAX, TopicPattern
 from ottla.wire.errors import InvalidRegularExpression
 
 NAMES = ["orders", "orders-1", "orders-22", "Orders", "a.b", "a_b", "x", "", "aaa", "logs.2026-01", "-", "bills"]
@@ -44,6 +46,30 @@ def test_a_pattern_that_holds_a_backtracking_matcher_for_ever_does_not_hold_this
     began = time.process_time()
     assert not TopicPattern(pattern).matches("a" * 249)
     assert time.process_time() - began < 2.0
+
+
+def names_of(count: int, length: int) -> list[str]:
+    chance = random.Random(7)
+    return ["".join(chance.choices(sorted(ALPHABET), k=length)) for _ in range(count)]
+
+
+@pytest.mark.parametrize("pattern", [".{0,330}", "(.?){250}", "((.|..).?){100}x", ".*[a-m]((..|.)(.|..)){60}"])
+def test_a_pattern_of_many_states_looks_at_a_hundred_long_names_at_once(pattern: str) -> None:
+    """On the event loop: three to six seconds while the states were sets, and what was known depended on each letter."""
+    began = time.process_time()
+    TopicPattern(pattern).matching(names_of(100, 240))
+    assert time.process_time() - began < 2.0
+
+
+def test_what_a_pattern_has_found_out_takes_no_memory_afterwards() -> None:
+    """25 megabytes for this one, in a group that may have a thousand such patterns."""
+    tracemalloc.start()
+    try:
+        pattern = TopicPattern(".{0,330}")
+        assert len(pattern.matching(names_of(100, 20))) == 100
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 letters = st.sampled_from([*string.ascii_lowercase[:3], ".", "_", "[ab]", "[^a]", "\\d"])

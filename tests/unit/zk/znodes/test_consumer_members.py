@@ -26,6 +26,29 @@ def test_what_was_written_is_read(consumers: tuple[ConsumerRecord, ...]) -> None
     assert GroupZnode.decode("g", znode.encode()) == znode
 
 
+@given(st.lists(records, max_size=3).map(tuple))
+def test_whether_a_group_is_too_large_is_told_exactly(consumers: tuple[ConsumerRecord, ...]) -> None:
+    znode = GroupZnode(7, "consumer", "uniform", kind=CONSUMER_KIND, consumers=consumers, topic_names=TOPICS, life="x")
+    size = len(znode.encode())
+    assert znode.is_larger_than(size - 1)
+    assert not znode.is_larger_than(size)
+
+
+def test_a_group_that_is_far_from_too_large_is_not_written_down_to_find_that_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each heartbeat that changes something asks."""
+    some = [frozenset(("idA", number) for number in range(first, 10_000, 1000)) for first in range(1000)]
+    consumers = tuple(
+        ConsumerRecord(
+            f"{number:036d}", None, None, "client", "127.0.0.1", 1, ("b",), None, None, 1, 1, has, target=has
+        )
+        for number, has in enumerate(some)
+    )
+    monkeypatch.setattr(GroupZnode, "encode", lambda self: pytest.fail("it was written down"))
+    assert not GroupZnode(kind=CONSUMER_KIND, consumers=consumers, topic_names=TOPICS).is_larger_than(900_000)
+
+
 def test_partitions_are_written_short() -> None:
     some = frozenset({("idB", number) for number in (0, 1, 2, 3, 7, 9, 10)})
     member = ConsumerRecord("m", None, None, "c", "h", 1, ("b",), None, None, 1, 1, some, frozenset(), some)

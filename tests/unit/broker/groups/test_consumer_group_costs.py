@@ -1,0 +1,70 @@
+"""What a group whose coordinator assigns costs on the event loop does not grow with members times topics."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from ottla.broker.groups.consumer_membership import ConsumerGroup, ConsumerGroupTimes, TopicShape
+from ottla.broker.groups.membership import Client, Write
+from ottla.wire.consumer_groups import ConsumerGroupHeartbeatRequest
+from ottla.wire.errors import GroupMaxSizeReached
+
+TOPICS = 100
+MEMBERS = 50
+
+
+class CountingTopics:
+    def __init__(self) -> None:
+        self.shapes = {f"t{number}": TopicShape(f"id{number}", 2) for number in range(TOPICS)}
+        self.asked = 0
+
+    def shape_of(self, name: str) -> TopicShape | None:
+        self.asked += 1
+        return self.shapes.get(name)
+
+    def names(self) -> Iterable[str]:
+        return list(self.shapes)
+
+
+@pytest.mark.parametrize(("topics", "pattern"), [(tuple(f"t{number}" for number in range(TOPICS)), None), ((), "t.*")])
+def test_what_all_members_want_is_looked_up_once_for_all(topics: tuple[str, ...], pattern: str | None) -> None:
+    known = CountingTopics()
+    times = ConsumerGroupTimes()
+    group = ConsumerGroup("g", lambda name: name, known, max_size=MEMBERS, times=times)
+    for number in range(MEMBERS):
+        known.asked = 0
+        joins = ConsumerGroupHeartbeatRequest("g", f"m{number}", 0, None, None, 1000, topics, pattern, owned=())
+        group.heartbeat(number, joins, Client("c", "h"), 0.0)
+        assert known.asked <= TOPICS
+    assert sum(len(member.target) for member in group.members) == 2 * TOPICS
+
+
+def join(member: str, topics: tuple[str, ...], instance: str | None = None) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest("g", member, 0, instance, None, 1000, topics, owned=())
+
+
+def refusals(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> list[int]:
+    effects = group.heartbeat("ticket", request, Client("c", "h"), 0.0)
+    answers = [answer for one in effects for answer in (one.then if isinstance(one, Write) else (one,))]
+    return [code for one in answers if (code := getattr(one.response, "error_code", 0))]
+
+
+@pytest.mark.parametrize("name", ["群", "\x01", "a"])
+def test_what_members_tell_of_themselves_is_counted_as_it_is_written(name: str) -> None:
+    """Else a group is too large only when it is written, and is read anew for all of its members."""
+    group = ConsumerGroup("g", lambda name: name, CountingTopics(), max_size=1000, times=ConsumerGroupTimes())
+    topics = tuple(f"{name}{number}" for number in range(10_000))
+    while not refusals(group, join(f"m{len(group.members)}", topics)):
+        assert not group.record().is_larger_than(900_000)
+    assert len(group.members) >= 2
+
+
+def test_a_static_member_that_comes_back_is_not_counted_twice() -> None:
+    times = ConsumerGroupTimes()
+    group = ConsumerGroup("g", lambda name: name, CountingTopics(), max_size=10, times=times, max_metadata_bytes=900)
+    topics = tuple(f"topic{number:05d}" for number in range(30))  # 400 bytes
+    assert refusals(group, join("m", topics, "first")) == []
+    assert refusals(group, join("n", topics, "second")) == []
+    assert refusals(group, join("o", topics, "third")) == [GroupMaxSizeReached.code]
+    assert refusals(group, ConsumerGroupHeartbeatRequest("g", "m", -2, "first")) == []
+    assert refusals(group, join("m again", topics, "first")) == []
