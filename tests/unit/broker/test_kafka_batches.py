@@ -8,8 +8,7 @@ from kio.serial import entity_reader
 from ottla.broker.kafka_batches import RECORD_WEIGHT, KafkaBatches
 from ottla.net.answers import encode
 from ottla.net.reply import Reply
-from ottla.wire.batch import MAGIC_KAFKA, BatchHeader, Buffer, read_header
-from ottla.wire.batch import Codec
+from ottla.wire.batch import MAGIC_KAFKA, BatchHeader, Buffer, Codec, read_header
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.kafka.batches import batches_of
 from ottla.wire.kafka.dialect import CONVERTED_MAX, Convert, KafkaDialect
