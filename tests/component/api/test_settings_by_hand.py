@@ -6,6 +6,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.decisions.cluster import Cluster, Topic
 from ottla.broker.dynamic_config import ALL_BROKERS, BrokerSettings
 from ottla.wire.errors import NotEnoughReplicas
+from ottla.zk.znodes.config import BrokerConfigZnode
 from tests.component.api.served import Served, batch_of, error_of
 
 DEFAULT = 3
@@ -41,6 +42,19 @@ async def test_controller_elects_by_what_leaders_acknowledge_by(served: Served, 
     await served.decide(min_insync_replicas=text)
     topic = Topic("id", {"min.insync.replicas": text}, {}, {})
     assert topic.min_insync(DEFAULT) == served.partition().min_insync
+
+
+JSON = """{"version": 1, "config": {
+    "log.retention.ms": -1, "auto.create.topics.enable": false, "num.partitions": 2.5, "group.max.size": null,
+    "offset.metadata.max.bytes": [7], "min.insync.replicas": "2"}}"""
+
+
+def test_numbers_of_json_are_settings_and_what_is_nonsense_takes_no_other_one_out_of_force() -> None:
+    settings = BrokerSettings(BrokerConfig(broker_id=1))
+    settings.take({ALL_BROKERS: BrokerConfigZnode.decode(ALL_BROKERS, JSON.encode()).config})
+    config = settings.config
+    assert (config.log_retention_ms, config.auto_create_topics_enable, config.min_insync_replicas) == (-1, False, 2)
+    assert (config.num_partitions, config.group_max_size, config.offset_metadata_max_bytes) == (1, 1000, 4096)
 
 
 @pytest.mark.parametrize("text", WRITTEN)
