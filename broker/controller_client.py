@@ -10,7 +10,7 @@ from ottla.broker.controller.api import Asked, ControllerApi
 from ottla.broker.peers import Identity, connect_as_broker
 from ottla.wire.admin import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from ottla.wire.control import ControlledShutdownRequest, ControlledShutdownResponse
-from ottla.wire.errors import NotController, OttlaError
+from ottla.wire.errors import ClientTimeout, NotController, OttlaError, RequestTimedOut
 from ottla.wire.messages import Message, PartitionName, Request
 from ottla.wire.names import TopicPartition
 
@@ -78,13 +78,22 @@ async def _ask_controller(
 async def ask_controller(
     member: Member, view: ClusterView, request: Request, kind: type[Message], timeout_s: float
 ) -> Message:
-    """Have the controller, on another broker, answer what a client asked here."""
+    """Have the controller, on another broker, answer what a client asked here.
+
+    Raises what the client can make sense of: that this broker does not reach another one is none of its errors.
+    """
     endpoint = view.endpoint(view.controller)
     if endpoint is None or view.controller == member.identity.broker_id:
         raise NotController("no controller is known")
-    channel = await connect_as_broker(member.identity, endpoint)
+    who = f"the controller, broker {endpoint.id},"
+    try:
+        channel = await connect_as_broker(member.identity, endpoint)
+    except OttlaError as error:
+        raise NotController(f"{who} cannot be reached: {error}") from None
     try:
         return await channel.ask(request, kind, timeout_s + 1)
+    except ClientTimeout as error:
+        raise RequestTimedOut(f"{who} does not answer: {error}") from None
     finally:
         await channel.close()
 

@@ -19,6 +19,9 @@ KEPT_BYTES: Final = 64 * 1024 * 1024
 _KEY_END: Final = 21
 """Base offset, length, leader epoch, magic and CRC stand before: together they tell a batch from all others of its log."""
 
+RECORD_WEIGHT: Final = 16
+"""What a record weighs beside its bytes: it is taken apart and put together again, which takes about a microsecond."""
+
 Key = tuple[str, int, bytes]
 
 
@@ -31,22 +34,35 @@ class KafkaBatches:
         self._size = 0
         self._lock = threading.Lock()
 
-    def convert(self, topic: str, partition: int, views: Sequence[Buffer]) -> list[Buffer]:
-        """The same records; views that need nothing stay as they are."""
-        if not any_columnar(views):
-            return list(views)
-        return [self._one(topic, partition, batch) for view in views for batch in batches_of(view)]
+    def convert(self, topic: str, partition: int, views: Sequence[Buffer], most: int) -> tuple[list[Buffer], int]:
+        """The same records, up to the batch that makes them weigh ``most`` or more, and what they weigh.
 
-    def _one(self, topic: str, partition: int, batch: memoryview) -> Buffer:
+        Views that need nothing stay as they are, and weigh nothing.
+        """
+        if not any_columnar(views):
+            return list(views), 0
+        made: list[Buffer] = []
+        total = 0
+        for batch in (batch for view in views for batch in batches_of(view)):
+            if total >= most:
+                break
+            piece, weight = self._one(topic, partition, batch)
+            made.append(piece)
+            total += weight
+        return made, total
+
+    def _one(self, topic: str, partition: int, batch: memoryview) -> tuple[Buffer, int]:
+        """What is made of a batch, and what it weighs: what was made before, no more than its bytes."""
         if batch[MAGIC_AT] != MAGIC_COLUMNS:
-            return batch
+            return batch, len(batch)
         key = (topic, partition, bytes(batch[:_KEY_END]))
         with self._lock:
             known = self._kept.get(key)
             if known is not None:
                 self._kept.move_to_end(key)
-                return known
-        made = as_kafka_batch(RecordBatch(batch, verify=False))
+                return known, len(known)
+        columnar = RecordBatch(batch, verify=False)
+        made = as_kafka_batch(columnar)
         with self._lock:
             if key not in self._kept and len(made) <= self._kept_bytes // 4:
                 self._kept[key] = made
@@ -54,4 +70,5 @@ class KafkaBatches:
             while self._size > self._kept_bytes:
                 _, oldest = self._kept.popitem(last=False)
                 self._size -= len(oldest)
-        return made
+        unpacked = sum(len(column) for column in columnar.columns() if column is not None)
+        return made, max(len(made), unpacked + RECORD_WEIGHT * columnar.count)

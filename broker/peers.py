@@ -1,5 +1,6 @@
 """How brokers prove themselves to each other: a secret that only the cluster's ZooKeeper knows, and a nonce of either side."""
 
+import asyncio
 import hashlib
 import hmac
 import secrets
@@ -11,7 +12,13 @@ from typing import NamedTuple
 from ottla.net.channel import Channel, connect
 from ottla.net.principal import Principal
 from ottla.wire.control import BrokerHandshakeRequest, BrokerHandshakeResponse
-from ottla.wire.errors import BrokerNotAvailable, BrokerRefused, ClusterAuthorizationFailed, OttlaError
+from ottla.wire.errors import (
+    BrokerNotAvailable,
+    BrokerRefused,
+    ClusterAuthorizationFailed,
+    NetworkException,
+    OttlaError,
+)
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import NO_EPOCH
 
@@ -19,6 +26,10 @@ HANDSHAKE_TIMEOUT_S = 5.0
 
 PROBE_TIMEOUT_S = 0.15
 """A live broker on a live network answers within a few milliseconds; one that does not is at least in trouble."""
+
+KNOCKS, KNOCK_AGAIN_S = 4, 0.02
+"""How often to knock where one is let in and thrown out, and how long to wait in between: a process is gone by then, and a
+broker that has no room for another connection was not bothered much."""
 
 
 @dataclass(frozen=True)
@@ -144,12 +155,31 @@ class Probe(NamedTuple):
 
 
 async def probe(broker: BrokerEndpoint, by: Identity) -> Probe:
-    """Knock once."""
+    """Knock; and again where the door was open and nobody came to it.
+
+    The kernel takes a dead process's connections away one by one, and what it listens with perhaps after those that others see
+    ending. Who knocks in between is let in and thrown out, and must not take that for life.
+    """
+    for _ in range(KNOCKS - 1):
+        try:
+            return await _knock(broker, by)
+        except NetworkException:
+            await asyncio.sleep(KNOCK_AGAIN_S)
+    try:
+        return await _knock(broker, by)
+    except NetworkException:
+        return Probe(refused=False)
+
+
+async def _knock(broker: BrokerEndpoint, by: Identity) -> Probe:
+    """NetworkException if the connection was made, and ended before anybody spoke."""
     try:
         client_id = f"probe-of-broker-{by.broker_id}"
         channel = await connect(broker.host, broker.port, client_id=client_id, timeout_s=PROBE_TIMEOUT_S)
     except BrokerRefused:
         return Probe(refused=True)
+    except NetworkException:
+        raise
     except OttlaError:
         return Probe(refused=False)
     peer = channel.peer

@@ -111,9 +111,11 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        # First of all: an answer that is given because the peer has gone would let the next one be made, and whatever that
+        # keeps for the peer would be kept for ever.
+        self._answers.abandon()
         self._host.forget(self)
         self._reader.close()
-        self._answers.abandon()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer()

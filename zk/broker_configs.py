@@ -17,7 +17,10 @@ logger = logging.getLogger(__name__)
 async def load_broker_configs(session: ZkSession) -> dict[str, Mapping[str, str]]:
     """By the broker's number, and "" for all brokers; not older than the moment of the call."""
     await session.sync("/")
-    children = await session.children(BrokerConfigZnode.PARENT)
+    try:
+        children = await session.children(BrokerConfigZnode.PARENT)
+    except NoNode:  # somebody deleted it: no reason to have no controller
+        return {}
     names = [BrokerConfigZnode.broker_of(child) for child in children]
     found = await asyncio.gather(*(_read(session, name) for name in names))
     return {name: config for name, config in zip(names, found, strict=True) if config is not None}
@@ -46,3 +49,4 @@ async def set_broker_config(session: ZkSession, term: ControllerTerm, name: str,
         except MultiFailed as failed:
             if not isinstance(failed.cause, BadVersion | NodeExists | NoNode):
                 raise
+            await session.create_if_missing(BrokerConfigZnode.PARENT)  # or it could never be written

@@ -86,13 +86,13 @@ async def end_write(session: ZkSession, task: tuple[str, int], batch: int, now_m
     path = NamedWriteZnode.path(*task)
     for _ in range(ATTEMPTS_MAX):
         known, version = await _read(session, path)
-        if known is None or known.batch > batch or known.done:
-            return
-        if known.batch < batch:  # our server is behind; or nobody has begun it
+        if known is None or known.batch < batch:  # our server is behind; or it was forgotten, or nobody has begun it
             await session.sync("/")
             known, version = await _read(session, path)
-            if known is None or known.batch != batch:
-                raise InvalidProducerEpoch(f"batch {batch} of {path} was never begun")
+        if known is None or known.batch > batch or (known.batch == batch and known.done):
+            return
+        if known.batch < batch:
+            raise InvalidProducerEpoch(f"batch {batch} of {path} was never begun")
         try:
             await session.set(path, replace(known, done=True, touched_ms=now_ms).encode(), version)
             return

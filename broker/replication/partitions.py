@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ottla.broker.replication.partition import Partition, PartitionEvents
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.log_config import LogConfig, parse_topic_config
+from ottla.broker.storage.log_config import LogConfig, sensible_topic_config
 from ottla.wire.control import PartitionState, StopReplicaPart, TopicConfig
 from ottla.wire.errors import InconsistentTopicId, OttlaError, StaleBrokerEpoch, StorageError, UnknownTopicOrPartition
 from ottla.wire.names import NO_EPOCH, TopicPartition
@@ -159,11 +159,9 @@ class Partitions:
             self._put_in_force(partition, self._rules(partition.where.topic))
 
     def _rules_of(self, topic: TopicConfig) -> "TopicRules":
-        try:
-            parsed = parse_topic_config(topic.config)
-        except OttlaError as error:  # written into ZooKeeper by hand, or by a newer version
+        parsed, nonsense = sensible_topic_config(topic.config)
+        for error in nonsense:
             logger.warning("topic config ignored topic=%s error=%s", topic.topic, error)
-            parsed = {}
         self._topic_configs[topic.topic] = parsed
         return self._rules_by(parsed)
 

@@ -107,6 +107,20 @@ def parse_topic_config(config: Mapping[str, str]) -> dict[str, int | bool | str]
     return parsed
 
 
+def sensible_topic_config(
+    config: Mapping[str, str],
+) -> tuple[dict[str, int | bool | str], list[InvalidConfig]]:
+    """The same without what somebody wrote into ZooKeeper by other means, or a newer version; and why each means nothing."""
+    found: dict[str, int | bool | str] = {}
+    nonsense: list[InvalidConfig] = []
+    for key, text in config.items():
+        try:
+            found |= parse_topic_config({key: text})
+        except InvalidConfig as error:
+            nonsense.append(error)
+    return found, nonsense
+
+
 def plain_topic_config(config: Mapping[str, str]) -> dict[str, str]:
     """The same settings as they are stored: each in the one way in which its value is written."""
     return {

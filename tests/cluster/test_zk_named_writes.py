@@ -2,13 +2,16 @@
 
 import asyncio
 from itertools import count
+from typing import cast
 
 import pytest
 
 from ottla.wire.errors import InvalidProducerEpoch, PolicyViolation
 from ottla.zk import named_writes
+from ottla.zk.errors import NoNode
 from ottla.zk.membership import ensure_persistent_paths
 from ottla.zk.named_writes import begin_write, end_write, end_writer, expire_ended, expire_writes
+from ottla.zk.operations import Stat
 from ottla.zk.session.session import ZkSession
 from ottla.zk.znodes.named_writes import NamedWriteZnode
 from tests.conftest import OpenSession
@@ -81,6 +84,51 @@ async def test_a_batch_that_is_done_stays_done_until_the_next_begins(session: Zk
 
 async def test_what_was_never_begun_cannot_end(session: ZkSession) -> None:
     await begin(session, 1)
+    with pytest.raises(InvalidProducerEpoch, match="never begun"):
+        await end_write(session, TASK, 2, 0)
+
+
+class Behind:
+    """A session whose server has not heard of the last write to a znode before it is asked to catch up."""
+
+    def __init__(self, session: ZkSession, seen: tuple[bytes, Stat] | None) -> None:
+        self._session = session
+        self._seen = seen
+        self._behind = True
+
+    async def get(self, path: str) -> tuple[bytes, Stat]:
+        if not self._behind:
+            return await self._session.get(path)
+        if self._seen is None:
+            raise NoNode(path)
+        return self._seen
+
+    async def sync(self, path: str) -> None:
+        self._behind = False
+        await self._session.sync(path)
+
+    async def set(self, path: str, data: bytes, version: int) -> Stat:
+        return await self._session.set(path, data, version)
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+async def test_batch_is_noted_as_stored_though_the_server_that_is_asked_is_behind(
+    session: ZkSession, batch: int
+) -> None:
+    """It knows nothing of the task yet, or that the batch before was stored: neither is about this one."""
+    seen = None
+    for number in range(batch):
+        await begin(session, number)
+        await end_write(session, TASK, number, 0)
+        seen = await session.get(NamedWriteZnode.path(*TASK))
+    await begin(session, batch)
+    await end_write(cast(ZkSession, Behind(session, seen)), TASK, batch, 0)
+    assert (await begin(session, batch)).done
+
+
+async def test_batch_after_one_that_is_done_cannot_end_before_it_was_begun(session: ZkSession) -> None:
+    await begin(session, 1)
+    await end_write(session, TASK, 1, 0)
     with pytest.raises(InvalidProducerEpoch, match="never begun"):
         await end_write(session, TASK, 2, 0)
 

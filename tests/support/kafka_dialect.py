@@ -23,8 +23,8 @@ class TwoTopics:
         return next((name for name, one in IDS.items() if to_text(one) == topic_id), None)
 
 
-def as_they_are(topic: str, partition: int, views: Sequence[Buffer]) -> list[Buffer]:
-    return list(views)
+def as_they_are(topic: str, partition: int, views: Sequence[Buffer], most: int) -> tuple[list[Buffer], int]:
+    return list(views), 0
 
 
 def dialect_of_two_topics() -> KafkaDialect:

@@ -27,8 +27,12 @@ from ottla.wire.kafka.written_answers import WrittenAnswers
 from ottla.wire.messages import ACKS_NONE, Api, Message
 from ottla.wire.requests import ApiRange, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 
-Convert = Callable[[str, int, Sequence[Buffer]], list[Buffer]]
-"""The records of a topic's partition, as Kafka's clients can read them."""
+Convert = Callable[[str, int, Sequence[Buffer], int], tuple[list[Buffer], int]]
+"""The records of a topic's partition as Kafka's clients can read them, up to a weight, and what they weigh."""
+
+CONVERTED_MAX: Final = 16 * 1024 * 1024
+"""What may be converted for one answer, by its weight: about a second of work. Columns of a megabyte can be a gigabyte of
+records, which no answer can bring and no client waits for. Who wants the rest asks again."""
 
 API_MAX: Final = 127
 """Kafka's api numbers fit into one byte, so that the first one of a request is 0."""
@@ -126,7 +130,7 @@ class KafkaDialect:
         if isinstance(message, ProduceResponse):
             return self._frame(request, produce.write_produce(request.version, message, request.context))
         if isinstance(message, FetchResponse):
-            records = self._records(message, attachments)
+            records = self._converted(request, message, _records_of(message, attachments))
             return self._frame(request, fetch.write_fetch(request.version, message, records))
         if request.api == _METADATA:
             return self._frame(request, [self._metadata(request, message)])
@@ -142,18 +146,22 @@ class KafkaDialect:
             self._written.keep(key, found)
         return found
 
-    def _records(self, response: FetchResponse, attachments: Sequence[Buffer]) -> list[list[Buffer]]:
-        """The records of each part: as many of the views as have its size."""
-        records: list[list[Buffer]] = []
-        place = 0
-        for part in response.parts:
-            views: list[Buffer] = []
-            left = part.size
-            while left > 0:
-                views.append(attachments[place])
-                left -= len(attachments[place])
-                place += 1
-            records.append(self._convert(part.topic, part.partition, views) if views else views)
+    def _converted(
+        self, request: IncomingRequest, response: FetchResponse, views: list[list[Buffer]]
+    ) -> list[list[Buffer]]:
+        """The records of each part as they can be read, as many as one answer may bring: a part may be left without any.
+
+        All have the same share, and another one is the first each time: it has one batch at least, so that all go on.
+        """
+        records: list[list[Buffer]] = [[] for _ in views]
+        filled = [number for number, of_part in enumerate(views) if of_part]
+        left = CONVERTED_MAX
+        for turn in range(len(filled)):
+            number = filled[(request.correlation_id + turn) % len(filled)]
+            part = response.parts[number]
+            share = min(left, CONVERTED_MAX // len(filled))
+            records[number], weight = self._convert(part.topic, part.partition, views[number], share)
+            left -= weight
         return records
 
     def encode_error(self, request: IncomingRequest | UnreadableRequest, error: OttlaError) -> list[Buffer]:
@@ -182,6 +190,21 @@ class KafkaDialect:
             raise LocalProtocolError(f"a frame of {size} bytes; at most {FRAME_MAX} can be sent")
         LENGTH.pack_into(head, 0, size)
         return [head, *pieces]
+
+
+def _records_of(response: FetchResponse, attachments: Sequence[Buffer]) -> list[list[Buffer]]:
+    """The records of each part: as many of the views as have its size."""
+    records: list[list[Buffer]] = []
+    place = 0
+    for part in response.parts:
+        views: list[Buffer] = []
+        left = part.size
+        while left > 0:
+            views.append(attachments[place])
+            left -= len(attachments[place])
+            place += 1
+        records.append(views)
+    return records
 
 
 def _failed_fetch(version: int, request: FetchRequest, error: OttlaError) -> list[Buffer]:

@@ -30,7 +30,7 @@ class BrokerConfigZnode:
 
     @classmethod
     def decode(cls, broker: str, data: bytes) -> "BrokerConfigZnode":
-        return cls(Fields(cls.path(broker), data).text_map("config"))
+        return cls(Fields(cls.path(broker), data).settings("config"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +50,4 @@ class TopicConfigZnode:
 
     @classmethod
     def decode(cls, topic: str, data: bytes) -> "TopicConfigZnode":
-        return cls(Fields(cls.path(topic), data).text_map("config"))
+        return cls(Fields(cls.path(topic), data).settings("config"))

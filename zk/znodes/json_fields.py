@@ -95,6 +95,13 @@ class Fields:
     def text_map(self, key: str) -> dict[str, str]:
         return {name: self._typed(f"{key}.{name}", text, str) for name, text in self._map(key).items()}
 
+    def settings(self, key: str) -> dict[str, str]:
+        """A map of texts in which somebody may have written numbers and words of JSON: they are the texts that they look like.
+
+        What else there is means nothing, and is not refused here: the others must count, and whoever reads them says so.
+        """
+        return {name: _as_text(value) for name, value in self._map(key).items()}
+
     def numbers_by_number(
         self, key: str, default: dict[int, tuple[int, ...]] | None = None
     ) -> dict[int, tuple[int, ...]]:
@@ -108,6 +115,12 @@ class Fields:
 
     def _map(self, key: str) -> dict[str, Any]:
         return self._typed(key, self._fields.get(key), dict)
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value) if isinstance(value, int | float) else f"a JSON {type(value).__name__}"
 
 
 def decimal(path: str, text: str) -> int:

@@ -1,15 +1,18 @@
 """What the controller knows: brokers, topics and their partitions. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla.broker.dynamic_config import ALL_BROKERS, CHANGEABLE
-from ottla.broker.storage.log_config import CONFIG_VALUE_MAX
+from ottla.broker.storage.log_config import CONFIG_VALUE_MAX, sensible_topic_config
 from ottla.wire.control import PartitionState, SettingsTold, TopicConfig
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
 from ottla.zk.metadata import LoadedTopic, VersionedState
 from ottla.zk.znodes.brokers import DataState
 from ottla.zk.znodes.topics import TopicZnode
+
+MIN_INSYNC = "min.insync.replicas"
 
 
 @dataclass(frozen=True)
@@ -99,8 +102,7 @@ class Topic:
         return self.config.get("unclean.leader.election.enable", "false").strip().lower() == "true"
 
     def min_insync(self, default: int) -> int:
-        text = self.config.get("min.insync.replicas", "")
-        return int(text) if text.strip().isdigit() else default
+        return _min_insync(self.config, default)
 
 
 class Cluster:
@@ -114,8 +116,7 @@ class Cluster:
 
     def min_insync(self, default: int) -> int:
         """What topics have that say nothing; ``default``: what this broker was started with."""
-        text = self.settings.get(ALL_BROKERS, {}).get("min.insync.replicas", "")
-        return int(text) if text.strip().isdigit() else default
+        return _min_insync(self.settings.get(ALL_BROKERS, {}), default)
 
     def told_settings(self) -> tuple[SettingsTold, ...]:
         """Without what means nothing: somebody wrote it into ZooKeeper by other means, and it may be long."""
@@ -150,3 +151,9 @@ class Cluster:
             list(topic.counted(where.partition)), list(known.state.isr), known.version,
             known.state.controller_epoch, list(known.state.elr), known.state.lost,
         )  # fmt: skip
+
+
+def _min_insync(config: Mapping[str, str], default: int) -> int:
+    """As leaders read it: by what they take for nonsense nobody may be elected, for they acknowledge by the default then."""
+    found, _ = sensible_topic_config({key: text for key, text in config.items() if key == MIN_INSYNC})
+    return int(found.get(MIN_INSYNC, default))
