@@ -88,10 +88,15 @@ def test_every_record_is_copied_once_though_drivers_workers_and_brokers_are_kill
                 run_with_faults(
                     cluster, job, random_, WHOLE_S if last else random_.uniform(9, 14), brokers_too=not last
                 )
-                if job.process.poll() is not None:
-                    assert job.process.returncode == 0, (tmp_path / "copying.log").read_text()[-3000:]
+                if job.process.poll() == 0:
                     break
-                job.kill()
+                if job.process.poll() is None:
+                    job.kill()
+                    continue
+                # Spark itself gives a query up whose daemon died before it had said where it listens: that is a death, too.
+                told = (tmp_path / "copying.log").read_text()[-5000:]
+                assert not last, told
+                assert "pyspark.daemon's stdout and terminated with code: 137" in told, told
             finally:
                 job.close()
         else:
