@@ -29,6 +29,7 @@ from ottla.broker.gauges import Gauges
 from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.limits import GroupLimits
 from ottla.broker.groups.new_groups import NewGroups
+from ottla.broker.groups.retention_loop import GroupRetention
 from ottla.broker.handlers import handlers_of
 from ottla.broker.kafka_batches import KafkaBatches
 from ottla.broker.listeners import parse_address
@@ -237,8 +238,10 @@ class Node:
         view.on_changed.append(groups.cluster_changed)
         membership.on_fenced.append(groups.give_all_up)
         groups.on_changed.append(purgatories.heartbeat.touch)
-        groups.start()
         self._stops(groups.stop)
+        retention = GroupRetention(groups)
+        retention.start()
+        self._stops(retention.stop)
         return groups
 
     def _settings(self, view: ClusterView, partitions: Partitions, groups: Groups) -> BrokerSettings:

@@ -128,22 +128,8 @@ async def expire_ended(session: ZkSession, before_ms: int) -> int:
         names = await session.children(folder)
         for start in range(0, len(names), IN_FLIGHT):
             paths = [f"{folder}/{name}" for name in names[start : start + IN_FLIGHT]]
-            expired += sum(await asyncio.gather(*(_expire_ended(session, path, before_ms) for path in paths)))
+            expired += sum(await asyncio.gather(*(_expire(session, path, before_ms, _ended_ms) for path in paths)))
     return expired
-
-
-async def _expire_ended(session: ZkSession, path: str, before_ms: int) -> bool:
-    try:
-        data, stat = await session.get(path)
-        if EndedWriterZnode.decode(path, data).ended_ms >= before_ms:
-            return False
-        await session.delete(path, stat.version)
-    except MalformedZnode as error:
-        logger.warning("an ended writer cannot be read: %s", error)
-        return False
-    except (BadVersion, NoNode):
-        return False
-    return True
 
 
 async def _check_not_ended(session: ZkSession, task: tuple[str, int]) -> None:
@@ -179,7 +165,7 @@ async def expire_writes(session: ZkSession, before_ms: int) -> int:
         parent = f"{NamedWriteZnode.PARENT}/{writer}"
         try:
             tasks = await session.children(parent)
-            gone = [await _expire(session, f"{parent}/{task}", before_ms) for task in tasks]
+            gone = [await _expire(session, f"{parent}/{task}", before_ms, _touched_ms) for task in tasks]
             expired += sum(gone)
             if all(gone):
                 await session.delete(parent, -1)
@@ -188,14 +174,23 @@ async def expire_writes(session: ZkSession, before_ms: int) -> int:
     return expired
 
 
-async def _expire(session: ZkSession, path: str, before_ms: int) -> bool:
+def _ended_ms(path: str, data: bytes) -> int:
+    return EndedWriterZnode.decode(path, data).ended_ms
+
+
+def _touched_ms(path: str, data: bytes) -> int:
+    return NamedWriteZnode.decode(path, data).touched_ms
+
+
+async def _expire(session: ZkSession, path: str, before_ms: int, last_ms: Callable[[str, bytes], int]) -> bool:
+    """Delete it if that was before; whether it is gone by now."""
     try:
         data, stat = await session.get(path)
-        if NamedWriteZnode.decode(path, data).touched_ms >= before_ms:
+        if last_ms(path, data) >= before_ms:
             return False
         await session.delete(path, stat.version)
     except MalformedZnode as error:
-        logger.warning("a named write cannot be read: %s", error)
+        logger.warning("what is known of a write cannot be read: %s", error)
         return False
     except BadVersion:
         return False

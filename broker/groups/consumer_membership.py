@@ -32,6 +32,7 @@ from ottla.broker.groups.consumers import (
     check_heartbeat,
     partitions_of,
 )
+from ottla.broker.groups.limits import ConsumerGroupTimes
 from ottla.broker.groups.members import METADATA_BYTES_MAX, Ticket
 from ottla.broker.groups.membership import SIMPLE, Answer, Client, Effect, Write
 from ottla.broker.groups.server_assignors import ASSIGNORS, UNIFORM, Wanted
@@ -70,11 +71,6 @@ class ConsumerGroupState(StrEnum):
     EMPTY = "Empty"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
-
-
-class ConsumerGroupTimes(NamedTuple):
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 5000
 
 
 class ConsumerGroup:

@@ -49,7 +49,7 @@ TOUCH_MS = 3_600_000
 
 
 class Groups:
-    """Owns a task that forgets groups which nobody has used for long, from ``start`` to ``stop``."""
+    """Owns a task for each group that is being read, and a timer for each that is at hand, until ``stop``."""
 
     def __init__(
         self,
@@ -72,11 +72,7 @@ class Groups:
         self._deleting: set[str] = set()
         self.on_changed: list[Callable[[str], None]] = []
         """All are called with the id of a group that is not what it was, or is coordinated elsewhere."""
-        self._task: asyncio.Task[None] | None = None
         self._topics_look: asyncio.TimerHandle | None = None
-
-    def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="groups")
 
     def set_limits(self, limits: GroupLimits) -> None:
         """From now on; members that are too many by the new ones stay."""
@@ -85,7 +81,7 @@ class Groups:
             self._kinds.limit(coordinated.group)
 
     async def stop(self) -> None:
-        tasks = [task for task in (self._task, *self._loading.values()) if task is not None]
+        tasks = list(self._loading.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -351,7 +347,7 @@ class Groups:
         elif not coordinated.over:
             self.apply(coordinated, coordinated.group.tick(time.monotonic()))
 
-    # --- forgetting --------------------------------------------------------------------------------------------------------
+    # --- all of them --------------------------------------------------------------------------------------------------------
 
     async def names(self) -> list[str]:
         """Of all groups that this broker coordinates, at hand or not."""
@@ -377,28 +373,6 @@ class Groups:
         finally:
             self._deleting.discard(group_id)
         logger.info("group deleted group=%s", group_id)
-
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(self.limits.check_interval_s)
-            try:
-                await self.forget_old()
-            except OttlaError as error:
-                logger.info("groups were not looked over error=%s", error)
-            except Exception:
-                logger.exception("looking over groups failed")
-
-    async def forget_old(self) -> None:
-        """Groups that had no members and committed nothing for offsets.retention.minutes."""
-        for name in await self.names():
-            try:
-                coordinated = await self.get(name, make=False)
-                idle_ms = _now_ms() - coordinated.loaded.znode.touched_ms
-                is_idle = idle_ms > self.limits.retention_ms and not coordinated.writing  # it may have ended just now
-                if coordinated.group.state == EMPTY and is_idle:
-                    await self.delete(name)
-            except OttlaError as error:  # the others are looked at all the same
-                logger.info("group was not looked over group=%s error=%s", name, error)
 
 
 def _now_ms() -> int:

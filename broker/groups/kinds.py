@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ottla.broker.cluster_view import ClusterView
-from ottla.broker.groups.consumer_membership import ConsumerGroup, ConsumerGroupTimes, TopicShape
-from ottla.broker.groups.limits import GroupLimits
+from ottla.broker.groups.consumer_membership import ConsumerGroup, TopicShape
+from ottla.broker.groups.limits import ConsumerGroupTimes, GroupLimits
 from ottla.broker.groups.membership import Group
 from ottla.wire.errors import GroupIdNotFound, InconsistentGroupProtocol
 from ottla.zk.znodes.consumers import CLASSIC_KIND, CONSUMER_KIND, GroupZnode

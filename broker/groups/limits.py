@@ -1,6 +1,7 @@
 """What groups may cost, and which ids they may have."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.wire.errors import InvalidGroupId
 
@@ -26,6 +27,13 @@ class GroupLimits:
     """for how long it does without a word of their members,"""
     consumer_heartbeat_interval_ms: int = 5000
     """and how often they are told to say one."""
+
+
+class ConsumerGroupTimes(NamedTuple):
+    """What members of a group are told whose coordinator assigns."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5000
 
 
 def check_group_id(group_id: str) -> None:

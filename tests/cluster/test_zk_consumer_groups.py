@@ -17,6 +17,7 @@ from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.limits import GroupLimits
 from ottla.broker.groups.membership import Client, Group
 from ottla.broker.groups.new_groups import NewGroups
+from ottla.broker.groups.retention_loop import GroupRetention
 from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
 from ottla.wire.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, TopicPartitions
@@ -305,7 +306,7 @@ async def test_a_group_whose_last_member_has_just_left_is_not_forgotten_however_
 
     monkeypatch.setattr(session, "multi", wait_and_write)
     left = send(groups, one, "m", -1)
-    await groups.forget_old()
+    await GroupRetention(groups).forget_old()
     slow.set()
     await until(lambda: left.reply is not None)
     assert left.reply is not None

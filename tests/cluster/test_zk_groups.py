@@ -16,6 +16,7 @@ from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.limits import GroupLimits
 from ottla.broker.groups.membership import Client
 from ottla.broker.groups.new_groups import NewGroups
+from ottla.broker.groups.retention_loop import GroupRetention
 from ottla.broker.groups.writes_loop import GroupWrites, PendingWrite, _Part
 from ottla.net.reply import Later
 from ottla.wire.errors import NotCoordinator, OttlaError, RequestTimedOut
@@ -417,7 +418,7 @@ async def test_group_that_commits_is_in_use_however_short_the_retention(
     one.loaded.znode = replace(one.loaded.znode, touched_ms=int(time.time() * 1000) - 1900)
     await commit(groups, one, 5)
     one.loaded.znode = replace(one.loaded.znode, touched_ms=one.loaded.znode.touched_ms - 1000)  # a second later
-    await groups.forget_old()
+    await GroupRetention(groups).forget_old()
     assert await offset_of(session) == 5
     await groups.stop()
 
@@ -430,7 +431,7 @@ async def test_group_that_cannot_be_read_does_not_keep_others_from_being_forgott
     groups = coordinator(session, retention_ms=1000)
     await session.create("/consumers/a", b"garbage")
     await session.create("/consumers/z", GroupZnode(touched_ms=1).encode())
-    await groups.forget_old()
+    await GroupRetention(groups).forget_old()
     assert await session.children("/consumers") == ["a"]
     await groups.stop()
 

@@ -6,8 +6,9 @@ that it has; without it, nothing is said of that.
 
 from collections.abc import Callable, Iterable
 
-from ottla.broker.groups.consumer_membership import ConsumerGroup, ConsumerGroupTimes, TopicShape
+from ottla.broker.groups.consumer_membership import ConsumerGroup, TopicShape
 from ottla.broker.groups.consumers import Partitions
+from ottla.broker.groups.limits import ConsumerGroupTimes
 from ottla.broker.groups.membership import Answer, Client, Effect
 from ottla.wire.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, TopicPartitions
 from ottla.wire.errors import OttlaError, error_for

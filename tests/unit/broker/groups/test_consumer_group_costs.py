@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from ottla.broker.groups.consumer_membership import ConsumerGroup, ConsumerGroupTimes, TopicShape
+from ottla.broker.groups.consumer_membership import ConsumerGroup, TopicShape
+from ottla.broker.groups.limits import ConsumerGroupTimes
 from ottla.broker.groups.membership import Client, Write
 from ottla.wire.consumer_groups import ConsumerGroupHeartbeatRequest
 from ottla.wire.errors import GroupMaxSizeReached

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ottla.broker.groups.consumer_membership import ConsumerGroup, ConsumerGroupTimes, TopicShape
+from ottla.broker.groups.consumer_membership import ConsumerGroup, TopicShape
 from ottla.broker.groups.consumers import NONE, Partitions, by_topic
+from ottla.broker.groups.limits import ConsumerGroupTimes
 from ottla.broker.groups.membership import Answer, Client, Effect, Write
 from ottla.wire.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ottla.wire.errors import FencedInstanceId, FencedMemberEpoch, UnknownMemberId, UnreleasedInstanceId
