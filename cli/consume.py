@@ -12,7 +12,7 @@ from ottla.cli.errors import NotFound, Terminated, ended_by_sigterm, topic_not_f
 from ottla.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_S, Bootstrap, Timeout
 from ottla.cli.output import flush, note, write
 from ottla.cli.records import VERBS_HELP, record_printer
-from ottla.cli.start_offsets import Origin, Start, parse_start, parse_starts, start_offsets
+from ottla.cli.start_offsets import Origin, Start, outside_the_log, parse_start, parse_starts, start_offsets
 from ottla.wire.errors import ConfigError, UnknownTopicOrPartition
 from ottla.wire.names import TopicPartition
 
@@ -31,7 +31,8 @@ def consume(
             "-o",
             "--offset",
             metavar="START",
-            help="Where to begin: earliest, latest, OFFSET, -N (the last N), @TIME (ms, ISO or -15m), or PARTITION:OFFSET,...",
+            help="Where to begin: earliest, latest, OFFSET, -N (the last N), @TIME (ms, ISO or -15m), or PARTITION:OFFSET,...; "
+            "earliest unless told.",
         ),
     ] = "",
     group: Annotated[
@@ -92,7 +93,9 @@ def _consume_alone(reading: Reading, partitions: list[int], offset: str, until: 
         timeout_s = reading.timeout_s
         earliest = consumer.beginning_offsets(places, timeout=timeout_s)
         latest = consumer.end_offsets(places, timeout=timeout_s)
-        wanted = start or {where: single[where.partition] for where in places}
+        wanted = {where: start or single[where.partition] for where in places}
+        if outside := outside_the_log(wanted, earliest, latest):
+            note(outside)
         begin = start_offsets(consumer, wanted, earliest, latest, timeout_s)
         ends = start_offsets(consumer, end, earliest, latest, timeout_s)
         for where, first in begin.items():

@@ -9,7 +9,7 @@ from ottla.cli.errors import NotFound
 from ottla.cli.options import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_S, Bootstrap, Format, Timeout, parse_pair
 from ottla.cli.output import OutputFormat, Table, note, show, write_line
 from ottla.cli.places import places_named
-from ottla.cli.start_offsets import Start, parse_start, start_offsets
+from ottla.cli.start_offsets import Start, outside_the_log, parse_start, start_offsets
 from ottla.wire.errors import GroupIdNotFound
 
 if TYPE_CHECKING:
@@ -144,6 +144,7 @@ def _go_on_at(
         earliest = consumer.beginning_offsets(starts, timeout=timeout_s)
         latest = consumer.end_offsets(starts, timeout=timeout_s)
         wanted = start_offsets(consumer, starts, earliest, latest, timeout_s)
+    outside = outside_the_log(starts, earliest, latest)
     if execute:
         admin.alter_group_offsets(group, wanted, timeout=timeout_s)
     rows = [
@@ -152,6 +153,8 @@ def _go_on_at(
     ]
     value = [{"topic": t, "partition": p, "from": None if a == "-" else a, "to": b} for t, p, a, b in rows]
     show([Table(("Topic", "Partition", "From", "To"), rows)], value, output_format)
+    if outside:
+        note(outside)
     if not execute:
         note("nothing was changed: say --execute to do it")
 

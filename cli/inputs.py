@@ -83,7 +83,8 @@ def _from_piece(place: str, piece: bytes, shape: Shape) -> Input:
         key, found, value = piece.partition(shape.key_delimiter)
         if not found:
             text = shape.key_delimiter.decode(errors="replace")
-            raise ConfigError(f"{piece[:60]!r} has no key delimiter {text!r}", hint="leave -K out")
+            hint = f"give every line a key, as in KEY{text}VALUE, or leave -K out"
+            raise ConfigError(f"{piece[:60]!r} has no key delimiter {text!r}", hint=hint)
     else:
         value = piece
     if shape.null_if_empty:

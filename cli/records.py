@@ -36,8 +36,10 @@ VERBS_HELP = (
 
 def record_printer(text: str) -> RecordPrinter:
     """How to print each record: ``json``, or a format such as ``%t[%p]@%o %k %v\\n``."""
-    if text == "json":
+    if text.lower() == "json":
         return _as_json_line
+    if text.isalpha():
+        raise ConfigError(f"-f {text!r} shows nothing of a record", hint=f"known are {VERBS_HELP}, or the word json")
     pieces = [_piece(piece, text) for piece in _PIECES.findall(text)]
 
     def printer(record: "Record") -> bytes:

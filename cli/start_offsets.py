@@ -89,6 +89,27 @@ def choose_offset(start: Start, earliest: int, latest: int, at_time: int | None)
     return min(max(wanted, earliest), latest)
 
 
+OUTSIDE_NAMED_MAX = 3
+"""So many partitions are named in a note; a topic may have thousands."""
+
+
+def outside_the_log(
+    starts: Mapping["TopicPartition", Start],
+    earliest: Mapping["TopicPartition", int],
+    latest: Mapping["TopicPartition", int],
+) -> str | None:
+    """A sentence about offsets that were asked for by number and are not there; None if all are."""
+    beyond = [
+        f"{where.topic}[{where.partition}] has {earliest[where]} to {latest[where]}, not {each.number}"
+        for where, each in sorted(starts.items())
+        if each.origin is Origin.OFFSET and not earliest[where] <= each.number <= latest[where]
+    ]
+    if not beyond:
+        return None
+    more = f" and {len(beyond) - OUTSIDE_NAMED_MAX} more" if len(beyond) > OUTSIDE_NAMED_MAX else ""
+    return f"offsets outside the log, the nearer end is taken: {'; '.join(beyond[:OUTSIDE_NAMED_MAX])}{more}"
+
+
 def start_offsets(
     consumer: "Consumer",
     start: Start | Mapping["TopicPartition", Start],

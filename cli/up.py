@@ -243,7 +243,7 @@ def _start_in_background(
     was_there = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     if load_state(folder) is not None:
-        raise LocalClusterError(f"a cluster runs in {folder} already", hint="`ottla status` shows it")
+        raise LocalClusterError(f"a cluster runs in {folder} already", hint=f"`ottla status --data {folder}` shows it")
     log_path = folder / UP_LOG
     command = [sys.executable, "-m", "ottla.cli", "up", "--data", str(folder), "--port", str(port)]
     command += ["--brokers", str(brokers), "--zookeepers", str(zookeepers), "--racks", str(racks)]

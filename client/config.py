@@ -1,7 +1,7 @@
 """What a producer, a consumer and an admin can be told: Kafka's names, as keyword arguments."""
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -215,6 +215,28 @@ class AdminConfig(ClientConfig):
     """What an admin can be told."""
 
 
+OF_KAFKAS_CLIENTS = {
+    "retries": "leave it out: a record is tried again until delivery_timeout_ms is over",
+    "message_timeout_ms": "delivery_timeout_ms is what you mean",
+    "transactional_id": "leave it out: there are no transactions yet",
+    "isolation_level": "leave it out: there are no transactions yet",
+    "api_version": "leave it out: clients and brokers agree by themselves",
+    "group_protocol": "leave it out: groups of this client are classic ones",
+    "security_protocol": "leave it out: there is no TLS and no SASL yet (docs/security.md)",
+}
+"""What people bring along from there and does not exist here, with what to do about it."""
+
+
+def _hint_for_unknown(plain: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    if plain.startswith(("ssl_", "sasl_")):
+        plain = "security_protocol"
+    if plain in OF_KAFKAS_CLIENTS:
+        return OF_KAFKAS_CLIENTS[plain]
+    near = difflib.get_close_matches(plain, names, n=1)
+    return f"did you mean {near[0]}?" if near else f"known are: {', '.join(names)}"
+
+
 def build(cls: type[C], options: Mapping[str, Any]) -> C:
     """A config from keyword arguments, or from Kafka's own names with dots; a name nobody knows is an error."""
     known = {f.name: f.type for f in fields(cls)}
@@ -222,8 +244,7 @@ def build(cls: type[C], options: Mapping[str, Any]) -> C:
     for name, value in options.items():
         plain = name.replace(".", "_")
         if plain not in known:
-            near = difflib.get_close_matches(plain, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(sorted(known))}"
+            hint = _hint_for_unknown(plain, known)
             raise ConfigError(f"unknown option {name!r}; {hint}", hint=hint)
         values[plain] = as_bool(name, known[plain], as_number(name, known[plain], value))
     return cls(**values)

@@ -7,10 +7,11 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from ottla.spark_jobs.errors import told_plainly
+from ottla.wire.errors import OttlaError
 
 if TYPE_CHECKING:
     from ottla.spark_jobs.batch_reader import BatchReader
-    from ottla.spark_jobs.stream_reader import StreamReader
+    from ottla.spark_jobs.stream_reader import RefusedStreamReader, StreamReader
 
 
 class OttlaDataSource(DataSource):
@@ -39,13 +40,15 @@ class OttlaDataSource(DataSource):
             options = read_options(self.options, streaming=False)
             return (FilteringBatchReader if options.pushdown else BatchReader)(options, wanted_columns(schema))
 
-    def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
+    def streamReader(self, schema: StructType) -> "StreamReader | RefusedStreamReader":  # noqa: N802
         from ottla.spark_jobs.options import read_options
         from ottla.spark_jobs.schema import wanted_columns
-        from ottla.spark_jobs.stream_reader import StreamReader
+        from ottla.spark_jobs.stream_reader import RefusedStreamReader, StreamReader
 
-        with told_plainly():
+        try:
             return StreamReader(read_options(self.options, streaming=True), wanted_columns(schema))
+        except OttlaError as error:
+            return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         with told_plainly():

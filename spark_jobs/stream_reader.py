@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ottla.spark_jobs.committing import GroupProgress
     from ottla.spark_jobs.planning import Catalog
+    from ottla.wire.errors import OttlaError
 
 logger = logging.getLogger(__name__)
 
@@ -173,3 +174,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._group is None:
             self._group = GroupProgress(self._options)
         self._group.commit(done.offsets)
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Of a stream whose options are wrong: tells so at the first thing that it is asked.
+
+    pyspark 4.3 stops the reader even if there is none because making it failed, and then tells of that failure instead.
+    """
+
+    def __init__(self, error: "OttlaError") -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return self._refuse()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        return self._refuse()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._refuse()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator["pyarrow.RecordBatch"]:
+        return self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        with told_plainly():
+            raise self._error

@@ -361,7 +361,8 @@ class Groups:
         """Forget a group without members, and all that it committed."""
         coordinated = await self.get(group_id, make=False)
         if coordinated.group.state != EMPTY:
-            raise NonEmptyGroup(f"group {group_id!r} has {len(coordinated.group.members)} members")
+            count = len(coordinated.group.members)
+            raise NonEmptyGroup(f"group {group_id!r} has {count} member{'s' if count != 1 else ''}")
         self._give_up(coordinated)
         self._deleting.add(group_id)
         try:

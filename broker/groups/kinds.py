@@ -64,7 +64,8 @@ class GroupKinds:
             return group
         if group.members:
             raise InconsistentGroupProtocol(
-                f"the coordinator assigns in group {group.group_id!r}",
+                f"the coordinator assigns in group {group.group_id!r}, whose members have group.protocol=consumer; "
+                "others can join when those have left",
                 hint="set group.protocol=consumer, or wait until its members have left",
             )
         found = self.load(group.group_id, replace(group.record(), kind=CLASSIC_KIND, protocol=""), now)

@@ -255,7 +255,8 @@ class Members:
         if not common & set(own):
             raise InconsistentGroupProtocol(
                 f"the members of group {self._group_id!r} have {', '.join(sorted(common))} in common; "
-                f"this one understands {', '.join(own)[:200]}"
+                f"this one understands {', '.join(own)[:200]}; "
+                "give it one of theirs as its partition.assignment.strategy"
             )
 
     def choose_protocol(self) -> str:

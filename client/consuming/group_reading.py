@@ -12,7 +12,7 @@ from ottla.client.consuming.fetch_loop import FetchLoop
 from ottla.client.consuming.inbox import Inbox
 from ottla.client.consuming.subscription import UNKNOWN, Assigned, Subscription
 from ottla.client.groups.commits import OffsetAndMetadata
-from ottla.client.groups.hand_over import Change, Step, Steps
+from ottla.client.groups.hand_over import Change, Step, Steps, hears_something
 from ottla.client.groups.member_loop import GroupMember
 from ottla.client.records import Record
 from ottla.wire.errors import ClientTimeout, ConfigError, IllegalGeneration, OttlaError, RebalanceInProgress
@@ -50,6 +50,11 @@ class GroupReading:
         self._committing = asyncio.Lock()
 
     def subscribe(self, topics: Iterable[str], pattern: "re.Pattern[str] | None", listener: object | None) -> None:
+        if listener is not None and not hears_something(listener):
+            raise ConfigError(
+                f"the listener {listener!r} would hear nothing",
+                hint="give an object with on_partitions_assigned, on_partitions_revoked or on_partitions_lost",
+            )
         self.listener = listener
         if not self._shares:
             self._shares = True

@@ -27,6 +27,11 @@ class RebalanceListener(Protocol):
     def on_partitions_lost(self, partitions: set[TopicPartition]) -> object: ...
 
 
+def hears_something(listener: object) -> bool:
+    """Whether it has any of a listener's methods: a function has not, nor has one whose names are misspelt."""
+    return any(hasattr(listener, f"on_partitions_{change.value}") for change in Change)
+
+
 class Step:
     """One change that the reader must take before the group goes on, or before it gets more records."""
 

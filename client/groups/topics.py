@@ -22,6 +22,7 @@ class GroupTopics:
         self._pattern: re.Pattern[str] | None = None
         self._looked_for: set[str] = set()
         self._seen: dict[str, int] = {}
+        self._told: set[str] = set()
         self.names: list[str] = []
 
     def want(self, names: Iterable[str], pattern: "re.Pattern[str] | None") -> None:
@@ -32,6 +33,7 @@ class GroupTopics:
         if self._pattern is not None:
             self.names = await self._found()
         await self.count(self.names)
+        self._tell_of_missing()
 
     async def count(self, names: Iterable[str]) -> dict[str, int]:
         """How many partitions these have, of those that exist; ``have_changed`` tells when it is not so any more."""
@@ -58,6 +60,13 @@ class GroupTopics:
         everything = await self._cluster.metadata(None)
         pattern = self._pattern
         return sorted(topic.name for topic in everything.topics if pattern is not None and pattern.search(topic.name))
+
+    def _tell_of_missing(self) -> None:
+        """Once: whoever misspelt a name would else wait for records without a word."""
+        missing = set(self.names) - self._seen.keys()
+        for name in sorted(missing - self._told):
+            logger.warning("Topic %s does not exist: it is read as soon as somebody makes it.", name)
+        self._told = missing
 
     def _counts(self, names: Iterable[str]) -> dict[str, int]:
         known = self._cluster.topics

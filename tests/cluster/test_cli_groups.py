@@ -108,3 +108,14 @@ def test_what_a_group_cannot_do_is_told(cluster1: LocalCluster, topic: str, grou
         refused = ottla("consume", topic, "-g", group, *options, bootstrap=cluster1.bootstrap)
         assert refused.returncode in (1, 2)
         assert "hint:" in refused.stderr
+
+
+def test_group_that_is_sent_beyond_the_end_is_told_where_it_went(
+    cluster1: LocalCluster, topic: str, group: str
+) -> None:
+    moved = ottla("group", "seek", group, f"{topic}:0=5000", "--execute", bootstrap=cluster1.bootstrap)
+    assert moved.returncode == 0
+    assert f"the nearer end is taken: {topic}[0] has 0 to " in moved.stderr
+    read = ottla("consume", topic, "-o", "5000", "-e", bootstrap=cluster1.bootstrap)
+    assert (read.returncode, read.stdout) == (0, "")
+    assert "not 5000" in read.stderr

@@ -45,6 +45,7 @@ def test_detached_cluster_is_shown_and_stopped(tmp_path: Path) -> None:
         again = ottla("up", "--brokers", "1", "--port", str(port), "--data", data, "--detach")
         assert again.returncode == 1
         assert "already" in again.stderr
+        assert f"`ottla status --data {data}`" in again.stderr
         status = ottla("status", "--data", data, "--format", "json")
         value = json.loads(status.stdout)
         assert status.returncode == 0, status.stdout

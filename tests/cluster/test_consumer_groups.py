@@ -1,5 +1,6 @@
 """Consumers that share topics: hand-overs, kills, pauses and dead coordinators under load, judged by what members noted."""
 
+import logging
 import signal
 import time
 import uuid
@@ -11,7 +12,14 @@ import pytest
 
 from ottla.client import Admin, AsyncConsumer, Consumer, Lag, Producer, TopicPartition
 from ottla.local import LocalCluster
-from ottla.wire.errors import ConfigError, FencedInstanceId, IllegalGeneration, OttlaError, UnknownMemberId
+from ottla.wire.errors import (
+    ConfigError,
+    FencedInstanceId,
+    IllegalGeneration,
+    InconsistentGroupProtocol,
+    OttlaError,
+    UnknownMemberId,
+)
 from tests.support.cluster import wait_until
 from tests.support.group_workers import PARTITIONS, Load, Worker, check_owners, check_reads, read_all, wait_shared
 from tests.support.raw_member import find_coordinator
@@ -329,3 +337,41 @@ def test_consumer_without_a_group_says_what_it_lacks(cluster: LocalCluster, topi
         for ask in (consumer.commit, lambda: consumer.committed([(topic, 0)])):
             with pytest.raises(ConfigError, match="group"):
                 ask()
+
+
+def test_listener_that_would_hear_nothing_is_refused(cluster: LocalCluster, group: str, topic: str) -> None:
+    with (
+        Consumer(bootstrap_servers=cluster.bootstrap, group_id=group) as consumer,
+        pytest.raises(ConfigError, match="would hear nothing") as caught,
+    ):
+        consumer.subscribe([topic], listener=print)
+    assert "on_partitions_assigned" in (caught.value.hint or "")
+
+
+def test_topic_that_a_member_waits_for_is_told_once(
+    cluster: LocalCluster, group: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    missing = f"{topic}-misspelt"
+    with (
+        caplog.at_level(logging.WARNING, "ottla.client"),
+        Consumer(topic, missing, bootstrap_servers=cluster.bootstrap, group_id=group) as consumer,
+    ):
+        wait_until(lambda: consumer.poll(timeout=0.1) == [] and len(consumer.assignment()) == PARTITIONS)
+        consumer.subscribe([topic, missing])  # joins again
+        generation = consumer.generation
+        wait_until(lambda: consumer.poll(timeout=0.1) == [] and consumer.generation > generation)
+    told = [record.getMessage() for record in caplog.records if missing in record.getMessage()]
+    assert told == [f"Topic {missing} does not exist: it is read as soon as somebody makes it."]
+
+
+def test_member_with_another_strategy_than_the_others_is_told_what_to_set(
+    cluster: LocalCluster, group: str, topic: str
+) -> None:
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap, "group_id": group}
+    with (
+        Consumer(topic, partition_assignment_strategy=["range", "roundrobin"], **options) as first,
+        Consumer(topic, **options) as other,
+    ):
+        wait_until(lambda: first.poll(timeout=0.1) == [] and len(first.assignment()) == PARTITIONS)
+        with pytest.raises(InconsistentGroupProtocol, match="give it one of theirs as its partition"):
+            other.poll(timeout=10)

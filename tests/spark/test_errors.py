@@ -67,6 +67,11 @@ def test_a_stream_tells_as_a_batch_does(spark, make_topic, tmp_path):
     assert f"topic '{topic}x' does not exist" in text
 
 
+def test_an_option_that_no_stream_has_is_told_when_the_stream_starts(spark, make_topic, tmp_path):
+    text = told(lambda: spark.drain(spark.stream(make_topic(), endingOffsets="latest"), tmp_path))
+    assert "option endingOffsets='latest' is for a batch only (spark.read); leave it out" in text
+
+
 def test_what_happens_in_a_task_is_told_as_well(spark, make_topic, tmp_path, broker):
     (tmp_path / "empty").mkdir()
     text = told(lambda: spark.files("t", tmp_path / "empty").count())

@@ -37,6 +37,12 @@ def test_unknown_verb_is_refused_with_the_known_ones(bad: str) -> None:
     assert "%t topic" in (caught.value.hint or "")
 
 
+def test_a_mere_word_is_refused_as_a_format_but_for_json() -> None:
+    assert record_printer("JSON") is record_printer("json")
+    with pytest.raises(ConfigError, match="shows nothing of a record"):
+        record_printer("table")
+
+
 def test_json_is_one_object_per_line() -> None:
     line = record_printer("json")(RECORD)
     assert line.endswith(b"}\n")

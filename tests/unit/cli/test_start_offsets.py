@@ -2,8 +2,17 @@
 
 import pytest
 
-from ottla.cli.start_offsets import Origin, Start, choose_offset, parse_start, parse_starts, parse_time
+from ottla.cli.start_offsets import (
+    Origin,
+    Start,
+    choose_offset,
+    outside_the_log,
+    parse_start,
+    parse_starts,
+    parse_time,
+)
 from ottla.wire.errors import ConfigError
+from ottla.wire.names import TopicPartition
 
 
 @pytest.mark.parametrize(
@@ -59,3 +68,15 @@ def test_partitions_may_begin_at_different_places() -> None:
     for wrong in ("0:", "x:1", "0:1,0:2", "0:1,2"):
         with pytest.raises(ConfigError):
             parse_starts(wrong)
+
+
+def test_offsets_that_are_not_there_are_named_and_many_of_them_counted() -> None:
+    places = [TopicPartition("t", number) for number in range(5)]
+    earliest, latest = dict.fromkeys(places, 2), dict.fromkeys(places, 7)
+    for fine in (Start(Origin.OFFSET, 2), Start(Origin.OFFSET, 7), Start(Origin.LATEST, 99), Start(Origin.TIME, 1)):
+        assert outside_the_log(dict.fromkeys(places, fine), earliest, latest) is None
+    one = outside_the_log({places[0]: Start(Origin.OFFSET, 8)}, earliest, latest)
+    assert one == "offsets outside the log, the nearer end is taken: t[0] has 2 to 7, not 8"
+    all_of_them = outside_the_log(dict.fromkeys(places, Start(Origin.OFFSET, 1)), earliest, latest)
+    assert all_of_them is not None
+    assert all_of_them.endswith("t[2] has 2 to 7, not 1 and 2 more")

@@ -28,6 +28,22 @@ def test_unknown_option_is_refused_with_the_nearest_name(given, near):
         build(ProducerConfig, {given: 1})
 
 
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        ("retries", "delivery_timeout_ms"),
+        ("transactional.id", "no transactions"),
+        ("security_protocol", "no TLS"),
+        ("ssl.ca.location", "no TLS"),
+        ("sasl_mechanism", "no SASL"),
+    ],
+)
+def test_what_only_kafkas_clients_have_is_refused_with_what_to_do(given, remedy):
+    with pytest.raises(ConfigError, match=remedy) as caught:
+        build(ProducerConfig, {given: "1"})
+    assert "known are" not in str(caught.value)
+
+
 def test_option_of_another_client_is_refused():
     with pytest.raises(ConfigError, match="linger_ms"):
         build(AdminConfig, {"linger_ms": 1})
