@@ -207,7 +207,6 @@ def test_wrong_options_of_produce_end_with_2(cluster1: LocalCluster, topic: str)
         (["-o", "-2", "-e"], "8 9"),
         (["-o", "@1004", "-n", "2"], "4 5"),
         (["-o", "latest", "-e"], ""),
-        (["-o", "99", "-e"], ""),
         (["-o", "-99", "-n", "1"], "0"),
         (["-o", "3", "-u", "6"], "3 4 5"),
         (["-u", "@1002"], "0 1"),
@@ -219,6 +218,12 @@ def test_reading_begins_and_ends_where_it_is_told(
 ) -> None:
     done = ottla("consume", filled, "-p", "0", *options, bootstrap=cluster1.bootstrap)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, values.split(), "")
+
+
+def test_an_offset_that_is_not_there_is_told(cluster1: LocalCluster, filled: str) -> None:
+    done = ottla("consume", filled, "-p", "0", "-o", "99", "-e", bootstrap=cluster1.bootstrap)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert f"{filled}[0] has 0 to 10, not 99" in done.stderr
 
 
 def test_records_are_printed_as_the_format_says(cluster1: LocalCluster, filled: str) -> None:
