@@ -11,7 +11,7 @@ from ottla.wire.requests import (
     NumberedFetchRequest,
     NumberedFetchResponse,
 )
-from tests.component.api.served import Asked, Peer, Served, batch_of, message_of
+from tests.component.api.served import Asked, Peer, Served, message_of
 
 MUCH = 1 << 20
 LONG_MS = 60_000
@@ -69,17 +69,3 @@ def parts_of(asked: Asked) -> list[FetchPartResult]:
 
 def told(asked: Asked) -> list[int]:
     return [part.partition for part in parts_of(asked)]
-
-
-async def with_partitions(served: Served, count: int) -> None:
-    for partition in range(count):
-        await served.decide(partition=partition)
-
-
-def append(served: Served, partition: int, count: int = 1) -> int:
-    batch = batch_of(b"x" * 1000)
-    served.turn.begin()
-    for _ in range(count):
-        served.produce(batch, partition=partition).raise_if_failed()
-    served.turn.end()
-    return len(batch)

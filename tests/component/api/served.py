@@ -223,3 +223,18 @@ def error_of(result: Failure) -> type[OttlaError] | None:
 
 def batch_of(*values: bytes) -> bytearray:
     return encode_batch(values or (b"value",), timestamps=int(time.time() * 1000))
+
+
+async def with_partitions(served: Served, count: int) -> None:
+    for partition in range(count):
+        await served.decide(partition=partition)
+
+
+def append(served: Served, partition: int, count: int = 1) -> int:
+    """Batches of one size, in one turn; the size."""
+    batch = batch_of(b"x" * 1000)
+    served.turn.begin()
+    for _ in range(count):
+        served.produce(batch, partition=partition).raise_if_failed()
+    served.turn.end()
+    return len(batch)

@@ -14,7 +14,18 @@ from ottla.wire.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.wire.requests import FetchDrop, FetchPart, FetchPartResult, FetchRequest, FetchResponse
-from tests.component.api.served import HERE, THERE, Asked, Peer, Served, batch_of, error_of, message_of
+from tests.component.api.served import (
+    HERE,
+    THERE,
+    Asked,
+    Peer,
+    Served,
+    append,
+    batch_of,
+    error_of,
+    message_of,
+    with_partitions,
+)
 from tests.support.waiting import eventually
 
 MUCH = 1 << 20
@@ -53,21 +64,6 @@ def parts_of(asked: Asked) -> list[FetchPartResult]:
 def told(asked: Asked) -> list[int]:
     """The partitions that an answer speaks of."""
     return [part.partition for part in parts_of(asked)]
-
-
-async def with_partitions(served: Served, count: int) -> None:
-    for partition in range(count):
-        await served.decide(partition=partition)
-
-
-def append(served: Served, partition: int, count: int = 1) -> int:
-    """Batches of one size, in one turn; the size."""
-    batch = batch_of(b"x" * 1000)
-    served.turn.begin()
-    for _ in range(count):
-        served.produce(batch, partition=partition).raise_if_failed()
-    served.turn.end()
-    return len(batch)
 
 
 # --- what is kept ------------------------------------------------------------------------------------------------------------

@@ -26,14 +26,12 @@ from tests.component.api.numbered_client import (
     LONG_MS,
     MUCH,
     Client,
-    append,
     at,
     by_id,
     parts_of,
     told,
-    with_partitions,
 )
-from tests.component.api.served import HERE, THERE, Peer, Served, error_of, message_of
+from tests.component.api.served import HERE, THERE, Peer, Served, append, error_of, message_of, with_partitions
 
 # --- numbers and epochs ------------------------------------------------------------------------------------------------------
 

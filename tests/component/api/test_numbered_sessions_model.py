@@ -15,8 +15,8 @@ from ottla.wire.requests import (
     FetchResponse,
     NumberedFetchResponse,
 )
-from tests.component.api.numbered_client import MUCH, Client, append, at, by_id, parts_of
-from tests.component.api.served import HERE, THERE, Peer, Served, error_of, message_of
+from tests.component.api.numbered_client import MUCH, Client, at, by_id, parts_of
+from tests.component.api.served import HERE, THERE, Peer, Served, append, error_of, message_of
 
 
 class Model:

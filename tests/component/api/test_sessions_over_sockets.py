@@ -16,8 +16,8 @@ from ottla.wire.kafka.dialect import KafkaDialect
 from ottla.wire.messages import Api
 from ottla.wire.native import NATIVE
 from ottla.wire.requests import FIRST_EPOCH, NO_SESSION
-from tests.component.api.numbered_client import LONG_MS, MUCH, append, with_partitions
-from tests.component.api.served import Served
+from tests.component.api.numbered_client import LONG_MS, MUCH
+from tests.component.api.served import Served, append, with_partitions
 from tests.support.kafka_values import entity_of, frame, plain
 from tests.support.waiting import eventually
 
