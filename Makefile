@@ -6,16 +6,14 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 BUILT  := $(VENV)/.built
 HOT    := $(shell find wire net client broker -name '*.py')
-# Of the tests on live processes, those that take longest: with them among the others, both halves of `make test` take as long.
-LONG   := tests/cluster/test_chaos.py tests/cluster/test_demo.py
 
-.PHONY: setup pure demo test check lint types imports unit cluster others bench bench-peer chaos format clean images compose-up compose-down docker-test foreign-test spark-test
+.PHONY: setup pure demo test check lint types imports unit cluster bench bench-peer chaos format clean images compose-up compose-down docker-test foreign-test spark-test
 
 demo: $(BUILT)            ## a real ZooKeeper, three real brokers and Spark on this machine: what they do, in under a minute
 	$(BIN)/python -m ottla.local.demo
 
-test: check $(BUILT)      ## everything that must hold: lint, types, import rules, all tests
-	$(MAKE) --no-print-directory -j2 cluster others
+test: $(BUILT)            ## everything that must hold: lint, types, import rules, all tests
+	$(BIN)/python -m tests.run_all
 
 setup: $(BUILT)           ## the virtual environment, with everything the project needs
 
@@ -49,13 +47,8 @@ imports: $(READY)
 unit: $(READY)            ## the quick tests only
 	$(BIN)/python -m pytest tests/unit tests/component
 
-cluster: $(BUILT)         ## the tests on live processes only, but for the longest
-	$(BIN)/python -m pytest tests/cluster $(LONG:%=--ignore=%)
-
-others: $(BUILT)          ## all tests but those, beside them, for live processes mostly wait; the compiled modules also as Python
-	$(BIN)/python -m pytest --quiet --ignore=tests/cluster
-	$(BIN)/python -m pytest $(LONG)
-	OTTLA_PURE=1 $(BIN)/python -m pytest --quiet tests/unit tests/component
+cluster: $(BUILT)         ## the tests on live processes only
+	$(BIN)/python -m pytest tests/cluster
 
 bench: $(BUILT)           ## measure, beside the bare limit of this machine; writes bench-results/*.json
 	$(BIN)/python -m ottla.bench

@@ -1,5 +1,6 @@
 """Fixtures that all tests share."""
 
+import os
 import signal
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -7,15 +8,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from ottla.local import LocalCluster
 from ottla.zk.access import Digest
+from ottla.zk.ensemble import ports
 from ottla.zk.session.session import ZkSession
 from tests.support.cluster import cluster1 as cluster1
+from tests.support.cluster import complete
+from tests.support.distribution import PartSummary, distribute
+from tests.support.machine import scaled, slowness
 from tests.support.zookeeper import RunningEnsemble, RunningServer, running_ensemble
 
 # A shell that starts this in the background has it ignore Ctrl-C, and all processes that tests start inherit that: what is
 # tested by sending SIGINT would never end. A handler, unlike what is ignored, is not inherited.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+WORKER_PORTS = 2_500
 
 # Machines are shared and noisy: how long an example took says nothing about the code.
 settings.register_profile("ottla", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -68,9 +76,55 @@ async def open_session() -> AsyncIterator[OpenSession]:
         await session.close()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    slowness()  # before workers start, so that they inherit it
+    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+        # A port is chosen some time before its server listens on it: two workers must not choose the same one.
+        number = int(worker.removeprefix("gw"))
+        ports.PORTS = range(12_000 + number * WORKER_PORTS, 12_000 + (number + 1) * WORKER_PORTS)
+    config.pluginmanager.register(PartSummary())
+
+
+def pytest_report_header() -> str:
+    return f"deadlines are multiplied by {slowness():.1f} (tests/support/machine.py)"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes minutes runs only when it is asked for: ``pytest -m deep tests/model``."""
+    """Skip what takes minutes unless ``-m deep`` asks for it, scale time limits, and form groups for the workers."""
+    for item in items:
+        limit = item.get_closest_marker("timeout")
+        seconds = float(limit.args[0]) if limit is not None else float(config.getini("timeout"))
+        item.add_marker(pytest.mark.timeout(scaled(seconds)), append=False)
+    distribute(items)
     if "deep" not in config.getoption("markexpr", ""):
         for item in items:
             if item.get_closest_marker("deep"):
                 item.add_marker(pytest.mark.skip(reason="runs only with -m deep"))
+
+
+# --- no test begins before its cluster is complete -----------------------------------------------------------------------
+
+_shared_clusters: dict[str, LocalCluster] = {}
+"""The clusters of several brokers that module and session fixtures hold now, by the name of the fixture."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> Iterator[object]:
+    value = yield
+    if isinstance(value, LocalCluster) and fixturedef.scope != "function" and len(value.brokers) > 1:
+        _shared_clusters[fixturedef.argname] = value
+    return value
+
+
+def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[object]) -> None:
+    if fixturedef.cached_result is None:
+        _shared_clusters.pop(fixturedef.argname, None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Brokers that the test before has stopped or paused run again, and all brokers know each other."""
+    if item.get_closest_marker("incomplete_cluster") is None:
+        for name in getattr(item, "fixturenames", ()):
+            if name in _shared_clusters:
+                complete(_shared_clusters[name])

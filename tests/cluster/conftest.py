@@ -15,7 +15,6 @@ from tests.support.client_topics import WAIT_S, MakeTopic, write
 from tests.support.observer import SHORT, Observer, observed
 from tests.support.victim import Victim, running_victim
 from tests.support.workload import make_topic as make_replicated_topic
-from tests.support.workload import revive
 
 
 @pytest.fixture
@@ -53,12 +52,6 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """As the test file's CLUSTER says; else three brokers that look after retention all the time."""
     with LocalCluster(**getattr(request.module, "CLUSTER", THREE_RACKS)) as running:
         yield running
-
-
-@pytest.fixture
-def all_alive(cluster: LocalCluster) -> None:
-    """What the test before stopped is started again."""
-    revive(cluster)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from tests.support.machine import scaled
 from tests.support.victim import Victim, within
 
 pytestmark = pytest.mark.cluster
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.cluster
 
 def exchange(victim: Victim, data: bytes) -> bytes:
     """Send it and read until the server hangs up, or has said nothing for a while."""
-    with socket.create_connection(victim.admin_address, timeout=10) as sock:
+    with socket.create_connection(victim.admin_address, timeout=scaled(10)) as sock:
         got = b""
         with contextlib.suppress(ConnectionError, TimeoutError):
             sock.sendall(data)
@@ -97,7 +98,7 @@ def test_a_large_body_is_refused_or_ignored(unharmed: Victim) -> None:
 
 
 def test_idle_sockets_are_hung_up_on_beyond_a_number_and_keep_nobody_out(unharmed: Victim) -> None:
-    sockets = [socket.create_connection(unharmed.admin_address, timeout=10) for _ in range(700)]
+    sockets = [socket.create_connection(unharmed.admin_address, timeout=scaled(10)) for _ in range(700)]
     try:
         for sock in sockets:
             sock.setblocking(False)

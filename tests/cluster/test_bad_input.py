@@ -29,6 +29,7 @@ from ottla.wire.requests import (
     ProduceRequest,
     ProduceResponse,
 )
+from tests.support.machine import scaled
 from tests.support.raw_client import Hung, RawClient, framed, one_record
 from tests.support.victim import RSS_GROWTH_MAX_MB, Victim, within
 
@@ -174,7 +175,7 @@ def test_two_thousand_slow_and_silent_connections_disturb_nobody(unharmed: Victi
     sockets = []
     try:
         for number in range(2000):
-            sock = socket.create_connection(unharmed.address, timeout=20)
+            sock = socket.create_connection(unharmed.address, timeout=scaled(20))
             sockets.append(sock)
             if number % 2:
                 sock.sendall(b"\x00")

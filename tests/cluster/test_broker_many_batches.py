@@ -12,6 +12,7 @@ from ottla.wire.errors import MessageTooLarge, NotEnoughReplicas, OutOfOrderSequ
 from ottla.wire.messages import ACKS_ALL
 from ottla.wire.records import encode_batch
 from ottla.wire.requests import ProducePart, ProducePartResult, ProduceRequest, ProduceResponse
+from tests.support.machine import scaled
 from tests.support.raw_client import RawClient
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -58,7 +59,7 @@ def values(cluster: LocalCluster, topic: str, count: int) -> list[bytes | None]:
     with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
         found: list[bytes | None] = []
         while len(found) < count:
-            found += [record.value for record in consumer.poll(timeout=30, max_records=100)]
+            found += [record.value for record in consumer.poll(timeout=scaled(30), max_records=100)]
         found += [record.value for record in consumer.poll(timeout=0.2, max_records=100)]
     return found
 

@@ -17,6 +17,7 @@ from ottla.local import LocalCluster
 from ottla.local.broker import child_environment
 from ottla.zk.ensemble.ports import free_ports
 from tests.support.cluster import ottla
+from tests.support.machine import scaled
 
 pytestmark = pytest.mark.cluster
 
@@ -153,7 +154,7 @@ def read(cluster: LocalCluster, topic: str, count: int) -> list[tuple[int, bytes
     found: list[tuple[int, bytes | None, bytes, object]] = []
     with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
         while len(found) < count:
-            records = consumer.poll(timeout=20)
+            records = consumer.poll(timeout=scaled(20))
             assert records
             found += [(record.partition, record.key, record.value, record.headers) for record in records]
     return found
@@ -185,7 +186,7 @@ def test_producing_to_what_is_not_there_ends_with_4_at_once(cluster1: LocalClust
     started = time.monotonic()
     assert ottla("produce", "nowhere-at-all", "--value", "x", bootstrap=cluster1.bootstrap).returncode == 4
     assert ottla("produce", topic, "-p", "9", "--value", "x", bootstrap=cluster1.bootstrap).returncode == 4
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < scaled(10)
 
 
 def test_wrong_options_of_produce_end_with_2(cluster1: LocalCluster, topic: str) -> None:
@@ -303,7 +304,7 @@ def test_interrupted_consumer_ends_quietly_with_130(cluster1: LocalCluster, fill
         assert consumer.stdout is not None
         assert consumer.stdout.readline()
         consumer.send_signal(signal.SIGINT)
-        _, err = consumer.communicate(timeout=20)
+        _, err = consumer.communicate(timeout=scaled(20))
     assert (consumer.returncode, err) == (130, b"interrupted: read 11 records\n")
 
 
@@ -314,9 +315,9 @@ def test_consumer_whose_reader_went_away_ends_quietly(cluster1: LocalCluster, fi
         assert consumer.stdout.readline()
         consumer.stdout.close()
         with Producer(bootstrap_servers=cluster1.bootstrap) as producer:
-            producer.send(filled, b"nobody reads this").result(timeout=20)
+            producer.send(filled, b"nobody reads this").result(timeout=scaled(20))
         assert consumer.stderr.read() == b""
-        assert consumer.wait(20) == 141
+        assert consumer.wait(scaled(20)) == 141
 
 
 # --- cluster, log --------------------------------------------------------------------------------------------------------
@@ -350,7 +351,7 @@ def test_cluster_that_is_not_there_is_told_at_once_with_its_address(arguments: l
     [port] = free_ports(1)
     started = time.monotonic()
     failed = ottla(*arguments, "-b", f"127.0.0.1:{port}")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < scaled(5)
     assert failed.returncode == 1
     assert f"127.0.0.1:{port}" in failed.stderr
     assert "hint: start a cluster with `ottla up`" in failed.stderr

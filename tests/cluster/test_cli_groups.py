@@ -12,6 +12,7 @@ from ottla.client import Admin, Consumer, Producer
 from ottla.local import LocalCluster
 from ottla.local.broker import child_environment
 from tests.support.cluster import ottla
+from tests.support.machine import scaled
 
 pytestmark = pytest.mark.cluster
 
@@ -38,7 +39,7 @@ def test_member_that_is_told_to_end_leaves_its_group_with_143(cluster1: LocalClu
         assert consumer.stdout is not None
         assert len([consumer.stdout.readline() for _ in range(10)]) == 10
         consumer.send_signal(signal.SIGTERM)
-        _, err = consumer.communicate(timeout=20)
+        _, err = consumer.communicate(timeout=scaled(20))
     assert (consumer.returncode, err) == (143, b"interrupted: read 10 records\n")
     with Admin(bootstrap_servers=cluster1.bootstrap) as admin:
         assert not admin.describe_group(group).members

@@ -16,6 +16,7 @@ from ottla.local.broker import child_environment
 from ottla.local.state import load_state
 from ottla.zk.ensemble.ports import free_ports
 from tests.support.cluster import ottla, wait_until
+from tests.support.machine import scaled
 
 pytestmark = pytest.mark.cluster
 
@@ -74,7 +75,7 @@ def test_cluster_in_the_foreground_ends_cleanly_with_ctrl_c(tmp_path: Path) -> N
         state = load_state(tmp_path)
         assert state is not None
         up.send_signal(signal.SIGINT)
-        _, err = up.communicate(timeout=60)
+        _, err = up.communicate(timeout=scaled(60))
     assert up.returncode == 130
     assert b"Traceback" not in err
     assert load_state(tmp_path) is None
@@ -106,11 +107,11 @@ def test_zookeeper_and_broker_run_in_the_foreground(tmp_path: Path) -> None:
                 [*command, "broker", "--config", str(config), *options], stdout=log, stderr=log, env=child_environment()
             ) as broker:
                 try:
-                    wait_until(lambda: ottla("cluster", "info", "-b", f"127.0.0.1:{port}").returncode == 0, 40)
+                    wait_until(lambda: ottla("cluster", "info", "-b", f"127.0.0.1:{port}").returncode == 0, scaled(40))
                     shown = ottla("cluster", "info", "--format", "json", "-b", f"127.0.0.1:{port}")
                     assert json.loads(shown.stdout)["brokers"][0]["id"] == 7
                     broker.send_signal(signal.SIGINT)
-                    assert broker.wait(20) == 0
+                    assert broker.wait(scaled(20)) == 0
                 finally:
                     broker.kill()
         finally:
@@ -176,7 +177,7 @@ def test_a_broker_of_a_local_cluster_is_stopped_and_started_and_the_folder_delet
             assert ottla("status", "--data", data).returncode == 1
             started = ottla("start", "0", "--data", data)
             assert started.stdout == f"started broker-0 at 127.0.0.1:{port}\n", started.stderr
-            wait_until(lambda: ottla("status", "--data", data).returncode == 0, 20)
+            wait_until(lambda: ottla("status", "--data", data).returncode == 0, scaled(20))
     finally:
         down = ottla("down", "--delete", "--data", data)
     assert down.returncode == 0, down.stderr

@@ -7,8 +7,9 @@ import pytest
 from ottla.client import Admin
 from ottla.local import LocalCluster
 from tests.support.cluster import ottla, wait_until
+from tests.support.machine import scaled
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.incomplete_cluster]
 
 CLUSTER = {"brokers": 2, "broker_config": {"zookeeper.session.timeout.ms": "2000"}}
 
@@ -20,8 +21,8 @@ def crippled(cluster: LocalCluster) -> LocalCluster:
         admin.create_topic("alone", assignment=[[1]])
         admin.create_topic("both", assignment=[[1, 0]], config={"min.insync.replicas": "2"})
         cluster.kill(1)
-        wait_until(lambda: admin.describe_topic("alone").partitions[0].leader < 0, 20)
-        wait_until(lambda: admin.describe_topic("both").partitions[0].isr == [0], 20)
+        wait_until(lambda: admin.describe_topic("alone").partitions[0].leader < 0, scaled(20))
+        wait_until(lambda: admin.describe_topic("both").partitions[0].isr == [0], scaled(20))
     return cluster
 
 
@@ -31,7 +32,7 @@ def test_a_record_that_cannot_be_stored_is_given_up_in_time_and_it_is_said_why(
 ) -> None:
     began = time.monotonic()
     failed = ottla("produce", topic, "--value", "x", "--timeout", "3", bootstrap=crippled.address(0))
-    assert time.monotonic() - began < 8, "starting Python included"
+    assert time.monotonic() - began < scaled(8), "starting Python included"
     assert (failed.returncode, failed.stderr.count("error: ")) == (3, 1)
     assert why in failed.stderr
 

@@ -7,6 +7,7 @@ import pytest
 from ottla.client import Admin, Consumer, Producer, TopicPartition
 from ottla.local import LocalCluster
 from tests.support.client_topics import WAIT_S, take
+from tests.support.machine import scaled
 
 pytestmark = pytest.mark.cluster
 
@@ -15,11 +16,11 @@ PARTITIONS = 60
 FOR_EVER_MS = 60_000
 """How long a fetch waits at a broker: longer than any of these tests may take."""
 
-AT_ONCE_S = 5.0
+AT_ONCE_S = scaled(5.0)
 
 
 @pytest.fixture
-def topic(cluster: LocalCluster, name: str, all_alive: None) -> str:
+def topic(cluster: LocalCluster, name: str) -> str:
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(name, partitions=PARTITIONS, replication_factor=3, config={"min.insync.replicas": "1"})
     return name

@@ -13,6 +13,7 @@ from ottla.client import Admin, AsyncProducer, Producer, RecordMetadata
 from ottla.local import LocalCluster
 from ottla.wire.errors import ClientTimeout, MessageTooLarge, NotEnoughReplicas, OttlaError
 from tests.support.client_topics import WAIT_S, MakeTopic
+from tests.support.machine import scaled
 
 pytestmark = pytest.mark.cluster
 
@@ -56,7 +57,7 @@ from ottla.client import Producer
 producer = Producer(bootstrap_servers={bootstrap!r})
 held = [producer.send({topic!r}, b"x" * 5000)]
 """
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=scaled(60))
     assert f"records were not delivered count=1 topic={topic} reason=MessageTooLarge" in ended.stderr
 
 
@@ -112,7 +113,7 @@ def test_with_left_by_an_exception_does_not_wait_for_the_delivery_timeout(
     with pytest.raises(ZeroDivisionError), Producer(bootstrap_servers=bootstrap) as producer:  # 2 minutes
         producer.send(topic, b"never")
         raise ZeroDivisionError
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < scaled(15)
     [line] = lines(caplog)
     assert f"count=1 topic={topic} reason=ClientClosed" in line
 
@@ -149,8 +150,8 @@ def test_command_keeps_its_timeout_and_tells_the_reason(
     topic = make_topic(min_insync_replicas="2")
     began = time.monotonic()
     command = [sys.executable, "-m", "ottla.cli", "produce", topic, "-b", bootstrap, "--timeout", "2", *given]
-    ended = subprocess.run(command, input="x\n" * 100, capture_output=True, text=True, timeout=60)
-    assert time.monotonic() - began < 20
+    ended = subprocess.run(command, input="x\n" * 100, capture_output=True, text=True, timeout=scaled(60))
+    assert time.monotonic() - began < scaled(20)
     assert ended.returncode == 3
     assert "1 in sync, 2 needed" in ended.stderr
 

@@ -14,10 +14,11 @@ from ottla.client import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer
 from ottla.local import LocalCluster
 from ottla.wire.errors import ClientTimeout, OttlaError
 from tests.support.cluster import wait_until
+from tests.support.machine import scaled
 
 pytestmark = pytest.mark.cluster
 
-WAIT_S = 60.0
+WAIT_S = scaled(60.0)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +143,7 @@ def test_delivery_timeout_is_kept_while_the_broker_is_down_and_while_it_sleeps(c
             begun = time.monotonic()
             with pytest.raises(ClientTimeout, match=r"not delivered to .* within 0.7 s.*did not answer"):
                 producer.send(topic, b"travels").result(timeout=WAIT_S)
-            assert time.monotonic() - begun < 10
+            assert time.monotonic() - begun < scaled(10)
         finally:
             cluster.resume(0)
         cluster.wait_ready(WAIT_S)
@@ -296,7 +297,7 @@ def test_sleeping_broker_does_not_slow_what_others_answer(cluster3: LocalCluster
             begun = time.monotonic()
             for _ in range(5):
                 admin.list_topics(timeout=WAIT_S)
-            assert time.monotonic() - begun < 4
+            assert time.monotonic() - begun < scaled(4)
         finally:
             cluster3.resume(1)
             cluster3.wait_ready(WAIT_S)

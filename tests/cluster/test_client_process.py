@@ -17,11 +17,12 @@ from ottla.net.channel import Channel
 from ottla.wire.errors import OttlaError
 from tests.support.client_topics import MakeTopic
 from tests.support.cluster import wait_until
+from tests.support.machine import scaled
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
-WAIT_S = 60.0
+WAIT_S = scaled(60.0)
 
 
 FORGETFUL = """
@@ -46,7 +47,7 @@ def send():
     return [producer.send(topic, b"%d" % n) for n in range(2000)]
 sent = send()
 if "wait" in topic:
-    assert [each.result(30).offset for each in sent] == list(range(2000))
+    assert [each.result(scaled(30)).offset for each in sent] == list(range(2000))
 """
 
 AWAITING = """

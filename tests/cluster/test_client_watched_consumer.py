@@ -9,12 +9,13 @@ import pytest
 from ottla.client import Admin, Consumer, Producer
 from ottla.local import LocalCluster
 from ottla.wire.errors import OttlaError
+from tests.support.machine import scaled
 from tests.support.workload import WAIT_S
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
 KILLS = 3
-SILENCE_MAX_S = 15.0
+SILENCE_MAX_S = scaled(15.0)
 """Far below the five minutes of metadata.max.age.ms, after which it would have looked by itself."""
 
 

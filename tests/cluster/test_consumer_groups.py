@@ -22,6 +22,7 @@ from ottla.wire.errors import (
 )
 from tests.support.cluster import wait_until
 from tests.support.group_workers import PARTITIONS, Load, Worker, check_owners, check_reads, read_all, wait_shared
+from tests.support.machine import scaled
 from tests.support.raw_member import find_coordinator
 from tests.support.workload import HASTY
 from tests.support.znodes import read_znode
@@ -37,7 +38,7 @@ def group() -> str:
 
 
 @pytest.fixture
-def topic(cluster: LocalCluster, name: str, all_alive: None) -> str:
+def topic(cluster: LocalCluster, name: str) -> str:
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(name, partitions=PARTITIONS, replication_factor=3)
     return name
@@ -86,7 +87,7 @@ def test_s81_s83_a16_a17_kills_pauses_and_dead_coordinators_lose_nothing_and_dou
     cluster.start(coordinator)
 
     load.stop()
-    wait_until(read_all(workers, load.acked), 60)
+    wait_until(read_all(workers, load.acked), scaled(60))
     check_owners(workers)
     check_reads(workers, load.acked)
 
@@ -219,7 +220,7 @@ def test_lag_in_seconds_is_the_age_of_the_first_record_that_was_not_read(
     now_ms = int(time.time() * 1000)
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         for age_s in (600, 60, 30):
-            producer.send(topic, b"", partition=0, timestamp_ms=now_ms - age_s * 1000).result(timeout=10)
+            producer.send(topic, b"", partition=0, timestamp_ms=now_ms - age_s * 1000).result(timeout=scaled(10))
     with (
         make_consumer(cluster, group, enable_auto_commit=False) as consumer,
         Admin(bootstrap_servers=cluster.bootstrap) as admin,
@@ -374,4 +375,4 @@ def test_member_with_another_strategy_than_the_others_is_told_what_to_set(
     ):
         wait_until(lambda: first.poll(timeout=0.1) == [] and len(first.assignment()) == PARTITIONS)
         with pytest.raises(InconsistentGroupProtocol, match="give it one of theirs as its partition"):
-            other.poll(timeout=10)
+            other.poll(timeout=scaled(10))

@@ -8,6 +8,7 @@ from ottla.client import Admin, AsyncAdmin, Consumer, Producer, TopicPartition
 from ottla.client.errors import OffsetOutOfRange, OttlaError, UnknownTopicOrPartition
 from ottla.local import LocalCluster
 from tests.support.cluster import ottla, wait_until
+from tests.support.machine import scaled
 
 pytestmark = pytest.mark.cluster
 
@@ -19,7 +20,7 @@ def topic(cluster: LocalCluster) -> str:
         admin.create_topic(name, partitions=2, replication_factor=3, config={"min.insync.replicas": "2"})
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         for number in range(100):
-            producer.send(name, b"%d" % number, partition=0).result(timeout=10)
+            producer.send(name, b"%d" % number, partition=0).result(timeout=scaled(10))
     return name
 
 
@@ -83,12 +84,12 @@ def test_a_consumer_that_stands_before_the_beginning_is_reset_by_its_policy(clus
     with Consumer(auto_offset_reset="earliest", **options) as consumer:  # type: ignore[arg-type]
         consumer.assign([t0])
         consumer.seek(t0, 3)
-        assert consumer.poll(timeout=10)[0].offset == 50
+        assert consumer.poll(timeout=scaled(10))[0].offset == 50
     with Consumer(auto_offset_reset="none", **options) as consumer:  # type: ignore[arg-type]
         consumer.assign([t0])
         consumer.seek(t0, 3)
         with pytest.raises(OffsetOutOfRange):
-            consumer.poll(timeout=10)
+            consumer.poll(timeout=scaled(10))
 
 
 async def test_the_async_admin_deletes_too(cluster: LocalCluster, topic: str) -> None:

@@ -11,7 +11,7 @@ from ottla.wire.log_layout import LOG_START_OFFSETS
 from ottla.wire.requests import PartitionMetadata
 from tests.support.cluster import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("all_alive")]
+pytestmark = pytest.mark.cluster
 
 CLUSTER = {
     "brokers": 3,

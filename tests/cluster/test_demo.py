@@ -1,13 +1,12 @@
 """The demo tells the truth, and says so with its exit code."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ottla.client.records import FetchedBatch
 from ottla.local import LocalCluster, demo, spark_story
-from ottla.local.sample_metrics import Metric
 from ottla.local.story import Story
 
 pytestmark = pytest.mark.cluster
@@ -46,13 +45,31 @@ def test_demo_notices_lost_records(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         assert any("NOT TRUE" in line and claim in line for line in told.splitlines()), claim
 
 
+class WrongJob:
+    """Stands in for the Spark job, and gives a table with one wrong count."""
+
+    def __init__(self, bootstrap: str) -> None:
+        pass
+
+    def __enter__(self) -> "WrongJob":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def wait_started(self) -> None:
+        pass
+
+    def wait_batch(self) -> bool:
+        return True
+
+    def wait_windows(self, expected: spark_story.Windows) -> tuple[spark_story.Windows, int]:
+        key, (count, *rest) = next(iter(expected.items()))
+        return {**expected, key: (count + 1, *rest)}, len(expected)  # type: ignore[dict-item]
+
+
 def test_demo_notices_a_wrong_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    whole = spark_story.windows_of
-
-    def with_one_more(metrics: Sequence[Metric]) -> spark_story.Windows:
-        return whole([*metrics, metrics[0]])
-
-    monkeypatch.setattr(spark_story, "windows_of", with_one_more)
+    monkeypatch.setattr(spark_story, "SparkJob", WrongJob)
     story = Story()
     with LocalCluster(brokers=3) as cluster:
         spark_story.watch_metrics(story, cluster)

@@ -13,6 +13,7 @@ import pytest
 from ottla.local import LocalCluster
 from ottla.local.broker import child_environment
 from ottla.wire.messages import ACKS_ALL, ACKS_LEADER
+from tests.support.machine import scaled
 from tests.support.raw_client import RawClient, one_record
 from tests.support.storm import Ledger, Storm
 from tests.support.victim import within
@@ -106,7 +107,7 @@ def run_second_broker(cluster: LocalCluster, folder: Path, broker_id: int) -> "s
         [sys.executable, "-m", "ottla.broker", *flags],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=scaled(60),
         env=child_environment(),
         check=False,
     )

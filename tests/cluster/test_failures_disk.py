@@ -7,10 +7,11 @@ import pytest
 from ottla.client import Admin, Consumer, Producer
 from ottla.local import LocalCluster
 from tests.support.cluster import wait_until
+from tests.support.machine import scaled
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
-WAIT_S = 60.0
+WAIT_S = scaled(60.0)
 
 
 def fail_disk_of(cluster: LocalCluster, broker: int) -> None:

@@ -12,8 +12,8 @@ from ottla.chaos.links import LinkedCluster, running_linked_cluster
 from ottla.chaos.proxy import from_broker
 from ottla.client import Admin, Producer
 from ottla.local import LocalCluster, LocalClusterError
-from tests.support.cluster import wait_until
-from tests.support.workload import WAIT_S, Workload, all_in_sync, controller_of, make_topic, revive
+from tests.support.cluster import complete, wait_until
+from tests.support.workload import WAIT_S, Workload, all_in_sync, controller_of, make_topic
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -32,7 +32,7 @@ def net() -> Iterator[LinkedCluster]:
 
 @pytest.fixture
 def admin(net: LinkedCluster) -> Iterator[Admin]:
-    revive(net.cluster)
+    complete(net.cluster)
     with Admin(bootstrap_servers=net.cluster.bootstrap, request_timeout_ms=2000) as running:
         yield running
     net.heal()

@@ -14,7 +14,8 @@ from ottla.client import Admin
 from ottla.local import LocalCluster
 from ottla.wire.errors import NotEnoughReplicas, NotLeaderOrFollower, OttlaError
 from ottla.wire.messages import ACKS_ALL, ACKS_LEADER
-from tests.support.cluster import wait_until
+from tests.support.cluster import complete, wait_until
+from tests.support.machine import scaled
 from tests.support.raw_client import RawClient, one_record
 from tests.support.workload import (
     HASTY,
@@ -27,7 +28,6 @@ from tests.support.workload import (
     leader_of,
     make_topic,
     replica_bytes,
-    revive,
 )
 from tests.support.znodes import broker_epoch, partition_state
 
@@ -46,7 +46,7 @@ def net() -> Iterator[LinkedCluster]:
 
 @pytest.fixture(autouse=True)
 def all_links_stand(net: LinkedCluster) -> Iterator[None]:
-    revive(net.cluster)
+    complete(net.cluster)
     yield
     net.heal()
 
@@ -242,7 +242,7 @@ def lose_acks(net: LinkedCluster, load: Workload, leader: int) -> None:
 
     net.to[leader].silence(from_clients, answers_only=True)
     try:
-        wait_until(stored_without_ack, 20)
+        wait_until(stored_without_ack, scaled(20))
     finally:
         net.to[leader].reset(from_clients)
         net.to[leader].heal()

@@ -12,6 +12,7 @@ from ottla.local import LocalCluster
 from ottla.wire.admin import CreateTopicsRequest, NewTopic
 from ottla.wire.names import NO_LEADER
 from tests.support.cluster import wait_until
+from tests.support.machine import scaled
 from tests.support.raw_client import RawClient, framed
 from tests.support.small_topics import make_topic, read, write
 from tests.support.tapped_broker import tapped_brokers
@@ -119,13 +120,13 @@ def test_failure_of_a_broker_is_dealt_with_while_clients_ask_for_more_than_can_b
                 new = [NewTopic(f"wish-{crowd}-{wish}-{i}", 10, 1, {}) for i in range(10)]
                 client.send(framed(CreateTopicsRequest(new, 60_000)))
     cluster.kill(first)
-    wait_until(lambda: partition_state(cluster, topic).state.leader == second, 10)
+    wait_until(lambda: partition_state(cluster, topic).state.leader == second, scaled(10))
     cluster.start(first)
     made = set(admin.list_topics(timeout=WAIT_S)) - before
     assert len(made) < 200, "2,000 were asked for by clients that did not wait"
 
 
-STOP_LIMIT_S = 10.0
+STOP_LIMIT_S = scaled(10.0)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from ottla.client import Admin, Consumer, Producer
 from ottla.local import LocalCluster
 from ottla.wire.messages import ACKS_LEADER
 from tests.support.cluster import wait_until
+from tests.support.machine import scaled
 from tests.support.observer import segment_bytes
 from tests.support.raw_client import RawClient, one_record
 from tests.support.tapped_broker import Habit, TappedBroker, tapped_brokers
@@ -46,7 +47,7 @@ class Stage(NamedTuple):
 
     def kill(self, broker: int) -> None:
         self.brokers[broker].process.kill()
-        self.brokers[broker].process.wait(15)
+        self.brokers[broker].process.wait(scaled(15))
 
     def wait_for_leader(self, leader: int) -> int:
         """Wait until it leads; gives its epoch."""
@@ -71,7 +72,7 @@ class Stage(NamedTuple):
         """The first records of the topic; fewer if there are no more."""
         found: list[bytes] = []
         with Consumer(TOPIC, bootstrap_servers=self.cluster.bootstrap, auto_offset_reset="earliest") as consumer:
-            while len(found) < count and (records := consumer.poll(timeout=5.0)):
+            while len(found) < count and (records := consumer.poll(timeout=scaled(5))):
                 found += [record.value for record in records]
         return found
 

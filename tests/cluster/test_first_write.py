@@ -7,10 +7,11 @@ import pytest
 
 from ottla.client import Admin, Producer
 from ottla.local import LocalCluster
+from tests.support.machine import scaled
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
-WAIT_S = 30.0
+WAIT_S = scaled(30.0)
 TOPICS = 9
 FETCH_WAIT_S = 0.5
 """How long a follower's fetch waits at a leader that has nothing new."""

@@ -10,10 +10,11 @@ from ottla.client import Admin, Consumer, Producer, TopicPartition
 from ottla.client.errors import GroupMaxSizeReached, IllegalGeneration, InconsistentTopicId
 from tests.support.client_topics import MakeTopic
 from tests.support.cluster import wait_until
+from tests.support.machine import scaled
 
 pytestmark = pytest.mark.cluster
 
-WAIT_S = 20.0
+WAIT_S = scaled(20.0)
 
 
 @pytest.fixture

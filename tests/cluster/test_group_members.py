@@ -18,6 +18,7 @@ from ottla.local import LocalCluster
 from ottla.wire.errors import IllegalGeneration, NonEmptyGroup, NotCoordinator, OttlaError, UnknownMemberId
 from ottla.wire.groups import ListGroupsRequest, ListGroupsResponse, OffsetCommitRequest
 from tests.support.cluster import wait_until
+from tests.support.machine import scaled
 from tests.support.raw_member import RawMember
 from tests.support.waiting import eventually
 from tests.support.workload import HASTY
@@ -34,7 +35,7 @@ def group() -> str:
 
 
 @pytest.fixture
-def topic(cluster: LocalCluster, name: str, all_alive: None) -> str:
+def topic(cluster: LocalCluster, name: str) -> str:
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(name, partitions=2)
     return name
@@ -124,7 +125,7 @@ def test_commits_that_nobody_waits_for_are_all_committed(cluster: LocalCluster, 
     assert read_znode(cluster, f"/consumers/{group}/offsets/{topic}/1").data == b"3"
 
 
-def test_topic_that_is_made_later_is_read(cluster: LocalCluster, group: str, name: str, all_alive: None) -> None:
+def test_topic_that_is_made_later_is_read(cluster: LocalCluster, group: str, name: str) -> None:
     with make_consumer(cluster, group) as consumer, Admin(bootstrap_servers=cluster.bootstrap) as admin:
         consumer.subscribe([name])
         wait_until(lambda: not consumer.poll(0.05) and consumer.generation > 0)
@@ -145,7 +146,7 @@ def test_consumer_whose_listener_raises_is_closed_all_the_same(cluster: LocalClu
         consumer.close()
     consumer.close()
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
-        wait_until(lambda: not admin.describe_group(group).members, 3)
+        wait_until(lambda: not admin.describe_group(group).members, scaled(3))
 
 
 async def test_async_consumer_whose_listener_raises_is_closed_all_the_same(
@@ -195,11 +196,11 @@ async def test_a_poll_that_is_cancelled_in_a_hand_over_hands_nothing_over_and_th
             await first.poll(0.05)
         await second.subscribe([topic])
         polling = asyncio.ensure_future(first.poll(20))
-        await eventually(lambda: begun == 1, 20)
+        await eventually(lambda: begun == 1, scaled(20))
         polling.cancel()
         await asyncio.gather(polling, return_exceptions=True)
         assert len(await first.assignment()) == 2
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(scaled(20)):
             while not await second.assignment():
                 await asyncio.gather(first.poll(0.05), second.poll(0.05))
         assert (begun, ended) == (2, 1)
@@ -286,7 +287,7 @@ def test_commit_that_is_tried_again_is_not_made_in_a_later_generation(
 
         committing = threading.Thread(target=commit)
         committing.start()
-        assert first.wait(10)
+        assert first.wait(scaled(10))
         kick_out(cluster, slow, group)
         with make_consumer(cluster, group, enable_auto_commit=False) as other:
             other.subscribe([topic])
@@ -311,7 +312,7 @@ def test_commit_that_is_tried_again_does_not_undo_a_later_one(
         wait_until(lambda: not consumer.poll(0.05) and len(consumer.assignment()) == 2)
         first, go_on = fail_first_commit(consumer, monkeypatch)
         consumer.commit_async({t0: 3})
-        assert first.wait(10)
+        assert first.wait(scaled(10))
         go_on.set()
         consumer.commit({t0: 9})
         assert consumer._twin._group is not None
@@ -373,7 +374,7 @@ def test_topic_that_was_made_anew_is_read_from_its_beginning(cluster: LocalClust
 def test_loop_gives_no_more_records_of_a_partition_that_was_lost(cluster: LocalCluster, topic: str, group: str) -> None:
     """In the middle of a batch: what comes next is what this member reads once it has the partition again."""
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
-        producer.send_many(topic, [b"x"] * 1000, partition=0).result(10)
+        producer.send_many(topic, [b"x"] * 1000, partition=0).result(scaled(10))
     lost: list[int] = []
 
     class Listener:
@@ -389,7 +390,7 @@ def test_loop_gives_no_more_records_of_a_partition_that_was_lost(cluster: LocalC
             seen.append(record.offset)
             if seen[-2:] == [9, 10]:
                 kick_out(cluster, consumer, group)
-                wait_until(lambda: steps.next is not None, 20)  # it has heard of it
+                wait_until(lambda: steps.next is not None, scaled(20))  # it has heard of it
             if len(seen) == 13:
                 break
     assert seen == [*range(11), 0, 1]
@@ -401,7 +402,7 @@ def test_loop_over_a_large_batch_lets_partitions_go_after_as_many_records_as_a_p
 ) -> None:
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         for partition in range(2):
-            producer.send_many(topic, [b"x"] * 5000, partition=partition).result(10)
+            producer.send_many(topic, [b"x"] * 5000, partition=partition).result(scaled(10))
     seen: list[int] = []
     revoked_after: list[int] = []
 
@@ -418,7 +419,7 @@ def test_loop_over_a_large_batch_lets_partitions_go_after_as_many_records_as_a_p
             seen.append(record.offset)
             if len(seen) == 150:
                 other.subscribe([topic])
-                wait_until(lambda: steps.holds_up, 20)
+                wait_until(lambda: steps.holds_up, scaled(20))
             if revoked_after:
                 break
         assert revoked_after == [200]
@@ -440,7 +441,7 @@ def test_member_that_has_nothing_to_do_asks_nobody_but_its_coordinator(
         fill(cluster, topic, 1)
         read(consumer, lambda found: len(found) == 1)
         before = handled(cluster)
-        wait_until(lambda: handled(cluster)["HEARTBEAT"] >= before["HEARTBEAT"] + 3, 20)
+        wait_until(lambda: handled(cluster)["HEARTBEAT"] >= before["HEARTBEAT"] + 3, scaled(20))
         assert handled(cluster)["METADATA"] == before["METADATA"]
 
 

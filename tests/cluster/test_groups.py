@@ -44,6 +44,7 @@ from ottla.wire.messages import PartitionName
 from ottla.wire.requests import MetadataRequest, MetadataResponse
 from tests.support.broker_requests import address
 from tests.support.cluster import wait_until
+from tests.support.machine import scaled
 from tests.support.raw_client import RawClient, framed
 from tests.support.raw_member import RawMember, find_coordinator
 from tests.support.workload import HASTY
@@ -69,8 +70,8 @@ def group() -> str:
 
 
 @pytest.fixture
-def make(cluster: LocalCluster, t: str, group: str, all_alive: None) -> Iterator[MakeMember]:
-    wait_until(lambda: all(_knows_all(cluster, broker) for broker in cluster.brokers), 30)
+def make(cluster: LocalCluster, t: str, group: str) -> Iterator[MakeMember]:
+    wait_until(lambda: all(_knows_all(cluster, broker) for broker in cluster.brokers), scaled(30))
     made: list[RawMember] = []
 
     def make(**options: object) -> RawMember:

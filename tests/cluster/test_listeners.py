@@ -16,10 +16,11 @@ from ottla.zk.ensemble.ports import free_ports
 from ottla.zk.session.session import ZkSession
 from tests.support.cluster import wait_until
 from tests.support.connections import connected_to
+from tests.support.machine import scaled
 
 pytestmark = pytest.mark.cluster
 
-WAIT_S = 30.0
+WAIT_S = scaled(30.0)
 INSIDE, OUTSIDE = "127.0.0.2", "127.0.0.3"
 """Two addresses of this machine, as a network of containers and the world around it."""
 
@@ -71,7 +72,7 @@ def brokers(zookeeper: Mapping[str, str], tmp_path_factory: pytest.TempPathFacto
         reaper.close()
         for broker in started:
             if broker.process.alive:
-                broker.process.wait(15)
+                broker.process.wait(scaled(15))
 
 
 def bootstrap(addresses: list[tuple[str, int]]) -> str:
@@ -141,7 +142,7 @@ def test_failover_and_return_are_seen_from_outside(brokers: list[TwoDoors]) -> N
         with Producer(bootstrap_servers=bootstrap([broker.outside for broker in brokers]), acks="all") as producer:
             producer.send(topic, b"before").result(timeout=WAIT_S)
             brokers[leader].process.kill()
-            brokers[leader].process.wait(15)
+            brokers[leader].process.wait(scaled(15))
             assert producer.send(topic, b"after").result(timeout=WAIT_S).offset == 1
         brokers[leader].start()
         wait_until(lambda: len(admin.describe_topic(topic).partitions[0].isr) == 3, WAIT_S)
@@ -173,4 +174,4 @@ def test_free_ports_are_taken_for_each_listener(zookeeper: Mapping[str, str], tm
     finally:
         reaper.close()
         if broker.alive:
-            broker.wait(15)
+            broker.wait(scaled(15))

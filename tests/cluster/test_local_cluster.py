@@ -15,10 +15,11 @@ from ottla.local.processes import start_time
 from ottla.local.state import RunningProcess
 from ottla.zk.ensemble.java import EnsembleUnavailable
 from tests.support.cluster import wait_until
+from tests.support.machine import scaled
 
 pytestmark = pytest.mark.cluster
 
-WAIT_S = 20.0
+WAIT_S = scaled(20.0)
 
 
 @pytest.fixture(scope="module")

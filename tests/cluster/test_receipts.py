@@ -5,12 +5,13 @@ import pytest
 from ottla.client import Admin, Producer, Receipt
 from ottla.local import LocalCluster
 from tests.support.cluster import wait_until
+from tests.support.machine import scaled
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
 CLUSTER = {"brokers": 3}
 
-WAIT_S = 30.0
+WAIT_S = scaled(30.0)
 
 
 def send(producer: Producer, topic: str) -> tuple[int, Receipt]:

@@ -18,7 +18,7 @@ from ottla.spark_jobs.sink.options import SinkOptions, sink_options
 from ottla.spark_jobs.sink.sink_client import SinkClient
 from ottla.spark_jobs.sink.task import Batches, write_fast, write_once
 from ottla.wire.errors import InvalidProducerEpoch, UnknownTopicOrPartition
-from tests.support.workload import revive
+from tests.support.cluster import complete
 
 pytestmark = pytest.mark.cluster
 
@@ -52,7 +52,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def target(cluster: LocalCluster) -> str:
-    revive(cluster)
+    complete(cluster)
     name = f"sink-{uuid.uuid4().hex[:12]}"
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(name, partitions=4, replication_factor=3, config={"min.insync.replicas": "2"})

@@ -11,6 +11,7 @@ from ottla.zk.membership import ensure_persistent_paths
 from ottla.zk.session.session import ZkSession
 from ottla.zk.znodes.config import BrokerConfigZnode
 from tests.conftest import OpenSession
+from tests.support.machine import scaled
 
 pytestmark = pytest.mark.cluster
 
@@ -50,7 +51,7 @@ async def test_folder_that_somebody_deleted_stands_for_no_settings_and_is_made_a
     """Else no controller could begin its term, and one that has begun would try to write for ever, and do nothing else."""
     await session.delete(BrokerConfigZnode.PARENT, -1)
     assert await load_broker_configs(session) == {}
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(scaled(5)):
         await set_broker_config(session, term, "1", {"log.retention.ms": "5"})
     assert await load_broker_configs(session) == {"1": {"log.retention.ms": "5"}}
 

@@ -29,6 +29,7 @@ from ottla.zk.membership import ensure_persistent_paths
 from ottla.zk.operations import Operation, OperationResult
 from ottla.zk.session.session import ZkSession
 from tests.conftest import OpenSession
+from tests.support.machine import scaled
 
 pytestmark = pytest.mark.cluster
 
@@ -54,7 +55,7 @@ def coordinator(session: ZkSession, topics: KnownTopics | None = None, **limits:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(scaled(10)):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 

@@ -39,6 +39,7 @@ from ottla.zk.operations import Check, Delete, Operation, OperationResult
 from ottla.zk.session.session import ZkSession
 from ottla.zk.znodes.consumers import CommitZnode, GroupZnode
 from tests.conftest import OpenSession
+from tests.support.machine import scaled
 
 pytestmark = pytest.mark.cluster
 
@@ -437,7 +438,7 @@ async def test_group_that_cannot_be_read_does_not_keep_others_from_being_forgott
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(scaled(10)):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 

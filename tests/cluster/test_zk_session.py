@@ -25,6 +25,7 @@ from ottla.zk.session.pipeline import WatchEvent
 from ottla.zk.session.session import SessionState, ZkSession
 from ottla.zk.watches import ChildrenWatch, NodeWatch
 from tests.conftest import OpenSession
+from tests.support.machine import scaled
 from tests.support.waiting import eventually
 from tests.support.zookeeper import RunningEnsemble, RunningServer
 
@@ -193,7 +194,7 @@ async def test_frozen_server_expires_the_session_by_our_own_clock(
 async def test_heartbeat_keeps_an_idle_session_surely_alive(zk_connect: str, open_session: OpenSession) -> None:
     session = await open_session(zk_connect, timeout_ms=1000)
     expires_at = session.expires_at
-    await eventually(lambda: session.expires_at > expires_at + 1.0, 5)
+    await eventually(lambda: session.expires_at > expires_at + 1.0, scaled(5))
     assert session.surely_alive()
 
 
@@ -208,7 +209,7 @@ async def test_watches_survive_a_server_restart(own_zookeeper: RunningServer, op
     await children.start()
     await eventually(lambda: values == [(b"1", 0)] and names == [[]])
     own_zookeeper.process.kill()
-    own_zookeeper.process.wait(10)
+    own_zookeeper.process.wait(scaled(10))
     await eventually(lambda: not session.connected)
     await own_zookeeper.start_again()
     await session.wait_connected(30)
@@ -251,7 +252,7 @@ async def test_one_of_three_servers_may_die(zookeeper_ensemble: RunningEnsemble,
     await session.create("/ephemeral", b"1", ephemeral=True)
     leader = zookeeper_ensemble.servers[modes.index("leader")]
     leader.process.kill()
-    leader.process.wait(10)
+    leader.process.wait(scaled(10))
 
     async def still_there() -> bool:
         try:

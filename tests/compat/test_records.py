@@ -9,6 +9,7 @@ from ottla.client import Consumer, Producer
 from ottla.wire.batch import MAGIC_COLUMNS, MAGIC_KAFKA
 from tests.compat.conftest import MakeTopic
 from tests.support.kafka_clients import CLIENTS, Sent
+from tests.support.machine import scaled
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 NOW_MS = int(time.time() * 1000)
@@ -31,7 +32,7 @@ def _by_ours(bootstrap: str, topic: str, count: int) -> list[Sent]:
         consumer.assign([(topic, 0)])
         found: list[Sent] = []
         while len(found) < count:
-            records = consumer.poll(timeout=10.0)
+            records = consumer.poll(timeout=scaled(10))
             assert records, f"{len(found)} of {count} records came"
             found += [Sent(one.value, one.key, list(one.headers), one.timestamp) for one in records]
     return found
@@ -74,7 +75,7 @@ def test_a_topic_says_in_which_format_our_client_writes(
     assert _by_ours(bootstrap, topic, len(RECORDS)) == RECORDS
     with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0)])
-        found = consumer.poll_batches(timeout=10.0)
+        found = consumer.poll_batches(timeout=scaled(10))
     assert {batch._batch.header.magic for batch in found} == {magic}
     for reader in CLIENTS:
         assert reader.read(bootstrap, topic, len(RECORDS)) == RECORDS, reader.name

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla import compiled
+from tests.support.machine import scaled
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +34,7 @@ def taken(package: Path, **environment: str) -> str:
     env = {name: value for name, value in os.environ.items() if name != "OTTLA_PURE"}
     env |= {"PYTHONPATH": str(package.parent), **environment}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=scaled(60), check=False
     )
     if "framing" in done.stderr and "ImportError" in done.stderr:
         return "compiled"

@@ -9,12 +9,13 @@ import pytest
 from ottla.client import Admin, Consumer
 from tests.support.cluster import wait_until
 from tests.support.compose import ComposeCluster, docker
+from tests.support.machine import scaled
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
 WINDOW_MS = 10_000
 LATE_MS = 10_000
-JOB_S = 240.0
+JOB_S = scaled(240.0)
 HOSTS = 12
 
 

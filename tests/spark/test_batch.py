@@ -8,6 +8,7 @@ import pytest
 from ottla.client import Producer
 from ottla.wire.batch import MAGIC_KAFKA
 from ottla.wire.records import encode_batch
+from tests.support.machine import scaled
 from tests.support.raw_client import RawClient
 from tests.support.spark import produce
 
@@ -19,7 +20,7 @@ def rows(frame):
 def test_rows_are_what_was_produced(spark, make_topic):
     topic = make_topic(partitions=2, retention_ms="-1")
     with Producer(bootstrap_servers=spark.bootstrap) as producer:
-        producer.send(topic, b"zero", key=b"k", partition=0, timestamp_ms=1_700_000_000_123).result(timeout=10)
+        producer.send(topic, b"zero", key=b"k", partition=0, timestamp_ms=1_700_000_000_123).result(timeout=scaled(10))
         producer.send(topic, None, key=b"", partition=1, headers=[("h", b"1"), ("h", None)], timestamp_ms=1).result(
             timeout=10
         )

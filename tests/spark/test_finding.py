@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 from ottla.spark_jobs import register
+from tests.support.machine import scaled
 from tests.support.spark import produce
 
 
@@ -19,7 +20,9 @@ def test_what_spark_imports_to_find_it_is_light():
     """Every session pays for it, whether it reads from Ottla or not."""
     code = "import sys, pyspark_ottla; print([name for name in %r if name in sys.modules])"
     heavy = ["ottla.client", "ottla.broker", "pyarrow", "numpy", "pandas", "kazoo", "msgspec", "uvloop"]
-    done = subprocess.run([sys.executable, "-c", code % heavy], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code % heavy], capture_output=True, text=True, check=True, timeout=scaled(60)
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -29,5 +32,5 @@ def test_executors_need_nothing_of_the_broker():
         "ottla.spark_jobs.slice_fetch_loop, ottla.spark_jobs.log_files; "
         "print([name for name in sys.modules if name.startswith(('ottla.broker', 'ottla.zk', 'kazoo', 'aiohttp'))])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=scaled(60))
     assert done.stdout.strip() == "[]"

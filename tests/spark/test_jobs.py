@@ -15,6 +15,7 @@ from ottla.local.sample_metrics import Metric, sample_metrics
 from ottla.spark_jobs.jobs.program import parsed, sentence
 from ottla.spark_jobs.jobs.streams import Talk
 from ottla.wire.errors import ConfigError
+from tests.support.machine import scaled
 from tests.support.spark import WAIT_S, Spark, eventually, produce
 
 START_MS = 1_700_000_040_000
@@ -201,9 +202,9 @@ def test_a_job_that_is_interrupted_ends_well_and_goes_on_from_there(spark, make_
     log = tmp_path / "log"
     with log.open("wb") as output, subprocess.Popen(command, stderr=output, start_new_session=True) as running:
         try:
-            eventually(lambda: "batch 0: 500 records" in log.read_text() or running.poll() is not None, 120)
+            eventually(lambda: "batch 0: 500 records" in log.read_text() or running.poll() is not None, scaled(120))
             running.send_signal(how)
-            assert running.wait(60) == 0, log.read_text()
+            assert running.wait(scaled(60)) == 0, log.read_text()
         finally:
             running.kill()
     assert "stopping: " in log.read_text()

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.client import Admin, Producer
 from ottla.local import LocalCluster
+from tests.support.machine import scaled
 from tests.support.spark import Spark, eventually
 from tests.support.spark_query import QueryProcess
 from tests.support.workload import leader_of, make_topic
@@ -38,7 +39,7 @@ def test_five_million_records_are_counted_and_summed_from_brokers_and_from_files
     expected = (RECORDS, crc, RECORDS)
     assert tuple(spark.batch(topic).selectExpr(*SUMS).collect()[0]) == expected
     folders = ",".join(str(three.data_path(broker)) for broker in three.brokers)
-    eventually(lambda: spark.files(topic, folders).count() == RECORDS, 60)
+    eventually(lambda: spark.files(topic, folders).count() == RECORDS, scaled(60))
     assert tuple(spark.files(topic, folders).selectExpr(*SUMS).collect()[0]) == expected
 
 
@@ -56,7 +57,7 @@ class Writer:
     def _run(self) -> None:
         while not self._stopping.is_set():
             values = [b"%d" % number for number in range(self.sent, self.sent + 500)]
-            self._producer.send_many(self._topic, values).result(timeout=60)
+            self._producer.send_many(self._topic, values).result(timeout=scaled(60))
             self.sent += len(values)
             self._stopping.wait(0.02)
 

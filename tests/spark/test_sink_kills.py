@@ -13,12 +13,13 @@ import pytest
 
 from ottla.client import Admin, Consumer, Producer
 from ottla.local import LocalCluster
+from tests.support.machine import scaled
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(900)]
 
 RECORDS = 300_000
 DRIVERS_KILLED = 3
-WHOLE_S = 300.0
+WHOLE_S = scaled(300.0)
 
 
 def make_topics(cluster: LocalCluster) -> None:
@@ -31,7 +32,7 @@ def fill(cluster: LocalCluster) -> Counter[bytes | None]:
     values = [b"%080d" % number for number in range(RECORDS)]
     keys = [b"key %d" % (number % 1_000) if number % 3 else None for number in range(RECORDS)]
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
-        producer.send_many("from", values, keys=keys).result(timeout=60)
+        producer.send_many("from", values, keys=keys).result(timeout=scaled(60))
     return Counter(values)
 
 

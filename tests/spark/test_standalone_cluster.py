@@ -14,13 +14,14 @@ from ottla.client import Admin, Consumer
 from ottla.local import LocalCluster
 from ottla.local.sample_metrics import write_metrics
 from ottla.spark_jobs.jobs.packing import pack
+from tests.support.machine import scaled
 from tests.support.spark import eventually
 from tests.support.spark_cluster import SPARK_HOME, WORKERS, SparkCluster
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(600)]
 
 ROWS = 400_000
-JOB_S = 240
+JOB_S = scaled(240)
 EXACTLY_ONCE = os.environ.get("OTTLA_TEST_EXACTLY_ONCE", "true")
 """false: to see that the test notices."""
 

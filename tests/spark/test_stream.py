@@ -9,6 +9,7 @@ import pytest
 from ottla.client import Admin
 from ottla.wire.names import TopicPartition
 from tests.support.cluster import ottla
+from tests.support.machine import scaled
 from tests.support.spark import eventually, produce
 
 VALUES = [b"value-%06d" % number for number in range(6000)]
@@ -61,11 +62,11 @@ def test_a_stream_runs_and_stops_while_records_come(spark, make_topic, tmp_path)
         .option("checkpointLocation", str(tmp_path)).start()
     )  # fmt: skip
     try:
-        eventually(lambda: query.lastProgress is not None or query.exception() is not None, 60)
+        eventually(lambda: query.lastProgress is not None or query.exception() is not None, scaled(60))
         for _ in range(3):
             produce(spark.bootstrap, topic, VALUES[:100])
         count = spark.session.sql("select count(*) from coming")
-        eventually(lambda: spark.session.sql("select count(*) as n from coming").collect()[0]["n"] == 300, 60)
+        eventually(lambda: spark.session.sql("select count(*) as n from coming").collect()[0]["n"] == 300, scaled(60))
         assert count is not None
         source = json.loads(json.dumps(query.lastProgress["sources"][0]))
         assert topic in source["latestOffset"]
@@ -133,9 +134,9 @@ def test_a_batch_waits_for_enough_records(spark, make_topic, tmp_path):
         .option("checkpointLocation", str(tmp_path)).start()
     )  # fmt: skip
     try:
-        eventually(lambda: query.lastProgress is not None or query.exception() is not None, 60)
+        eventually(lambda: query.lastProgress is not None or query.exception() is not None, scaled(60))
         produce(spark.bootstrap, topic, VALUES[:10])
-        eventually(lambda: any(one["numInputRows"] for one in query.recentProgress), 60)
+        eventually(lambda: any(one["numInputRows"] for one in query.recentProgress), scaled(60))
         assert [one["numInputRows"] for one in query.recentProgress if one["numInputRows"]] == [20]
     finally:
         query.stop()

@@ -9,9 +9,10 @@ from ottla.local import LocalCluster
 from ottla.wire.control import BrokerHandshakeRequest, BrokerHandshakeResponse
 from ottla.wire.records import encode_batch
 from ottla.wire.requests import ApiVersionsRequest, ApiVersionsResponse
+from tests.support.machine import scaled
 from tests.support.raw_client import RawClient
 
-WAIT_S = 30.0
+WAIT_S = scaled(30.0)
 
 
 def address(cluster: LocalCluster, broker: int) -> tuple[str, int]:

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from ottla.client import Admin, Consumer, Producer, Record
+from tests.support.machine import scaled
 
-WAIT_S = 30.0
+WAIT_S = scaled(30.0)
 
 MakeTopic = Callable[..., str]
 

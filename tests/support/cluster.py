@@ -9,6 +9,10 @@ import pytest
 
 from ottla.local import LocalCluster
 from ottla.local.broker import child_environment
+from ottla.wire.errors import OttlaError
+from ottla.wire.requests import MetadataRequest, MetadataResponse
+from tests.support.machine import scaled
+from tests.support.raw_client import Hung, RawClient
 
 
 @pytest.fixture(scope="session")
@@ -18,12 +22,31 @@ def cluster1() -> Iterator[LocalCluster]:
         yield cluster
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = scaled(20.0)) -> None:
     """Return as soon as the condition holds; fail if it does not in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"not true after {timeout_s} s"
         time.sleep(0.02)
+
+
+def complete(cluster: LocalCluster) -> None:
+    """Start, resume and wait until every broker serves and every broker's metadata names all of them."""
+    for broker in cluster.brokers:
+        if not cluster.alive(broker):
+            cluster.start(broker, scaled(60.0))
+        cluster.resume(broker)
+    cluster.wait_ready(scaled(60.0))
+    wait_until(lambda: all(_brokers_known_to(cluster, broker) == cluster.brokers for broker in cluster.brokers))
+
+
+def _brokers_known_to(cluster: LocalCluster, broker: int) -> list[int]:
+    host, _, port = cluster.address(broker).rpartition(":")
+    try:
+        with RawClient((host, int(port))) as client:
+            return sorted(known.id for known in client.ask(MetadataRequest([]), MetadataResponse).brokers)
+    except (OSError, OttlaError, Hung):
+        return []
 
 
 def ottla(*arguments: str, bootstrap: str = "127.0.0.1:1", stdin: bytes = b"") -> "subprocess.CompletedProcess[str]":
@@ -32,7 +55,7 @@ def ottla(*arguments: str, bootstrap: str = "127.0.0.1:1", stdin: bytes = b"") -
         [sys.executable, "-m", "ottla.cli", *arguments],
         input=stdin,
         capture_output=True,
-        timeout=90,
+        timeout=scaled(90),
         env={**child_environment(), "OTTLA_BOOTSTRAP": bootstrap},
         check=False,
     )

@@ -13,10 +13,11 @@ from ottla.client import Producer
 from ottla.local.broker import child_environment, why_not_ready
 from ottla.zk.ensemble.ports import free_ports
 from tests.support.cluster import wait_until
+from tests.support.machine import scaled
 
 ROOT = Path(__file__).parents[2]
 BROKERS = 5
-WAIT_S = 60.0
+WAIT_S = scaled(60.0)
 
 
 def docker(*arguments: str, timeout_s: float = WAIT_S, check: bool = True) -> "subprocess.CompletedProcess[str]":
@@ -56,7 +57,7 @@ class ComposeCluster:
             environment[f"OTTLA_ADMIN_PORT{broker}"] = str(self._admin_ports[broker])
         done = subprocess.run(
             [ROOT / "docker" / "compose.sh", *arguments],
-            capture_output=True, text=True, timeout=300, env=environment, check=False,
+            capture_output=True, text=True, timeout=scaled(300), env=environment, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
 

@@ -17,10 +17,11 @@ from typing import Any
 
 from ottla.local.broker import child_environment
 from ottla.zk.ensemble.ports import free_ports
+from tests.support.machine import scaled
 
 ROOT = Path(__file__).parents[2]
 LANGUAGES = ("sh", "python")
-BLOCK_TIMEOUT_S = 240
+BLOCK_TIMEOUT_S = scaled(240)
 BROKERS_MAX = 4
 FIRST_PORT = 9092
 ADMIN_DISTANCE = 1000
@@ -102,7 +103,7 @@ class Reader:
 
     def goes(self) -> None:
         """Whatever was started ends."""
-        subprocess.run(["ottla", "down"], env=self._environment(), capture_output=True, timeout=90, check=False)
+        subprocess.run(["ottla", "down"], env=self._environment(), capture_output=True, timeout=scaled(90), check=False)
 
     def _with_own_ports(self, text: str) -> str:
         for number in range(BROKERS_MAX):

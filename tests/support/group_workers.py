@@ -16,6 +16,7 @@ from ottla.chaos.history import GroupCommit, History
 from ottla.client import Producer
 from ottla.local import LocalCluster
 from tests.support.cluster import wait_until
+from tests.support.machine import scaled
 
 PARTITIONS = 12
 WORKER = Path(__file__).with_name("group_worker.py")
@@ -36,7 +37,7 @@ class Load:
             while not self._stopping.is_set():
                 sent = [producer.send(self._topic, b"%d" % number) for number in range(50)]
                 for one in sent:
-                    found = one.result(timeout=60)
+                    found = one.result(timeout=scaled(60))
                     self.acked[found.partition].add(found.offset)
                 time.sleep(0.01)
 
@@ -65,7 +66,7 @@ class Worker:
         if self.process.poll() is None:
             self.signal(signal.SIGCONT)
             self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(scaled(30))
 
 
 def owned(worker: Worker) -> list[int]:

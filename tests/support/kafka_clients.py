@@ -11,7 +11,9 @@ import confluent_kafka
 import kafka
 from aiokafka.structs import TopicPartition as AioPartition
 
-WAIT_S = 30.0
+from tests.support.machine import scaled
+
+WAIT_S = scaled(30.0)
 READ_MAX = 8 * 1024 * 1024
 
 

@@ -17,9 +17,10 @@ from ottla.local import LocalCluster
 from ottla.wire.errors import OttlaError
 from ottla.wire.requests import MetadataRequest, MetadataResponse, TopicMetadata
 from tests.support.cluster import wait_until
+from tests.support.machine import scaled
 from tests.support.raw_client import RawClient
 
-WAIT_S = 40.0
+WAIT_S = scaled(40.0)
 
 SHORT = {"zookeeper.session.timeout.ms": "2000", "replica.lag.time.max.ms": "4000"}
 """Settings of clusters whose brokers are paused and cut off: nobody should wait for long."""

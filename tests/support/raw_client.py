@@ -36,10 +36,11 @@ from ottla.wire.requests import (
     ProduceRequest,
     ProduceResponse,
 )
+from tests.support.machine import scaled
 
 M = TypeVar("M", bound=Message)
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = scaled(20.0)
 
 
 class Hung(Exception):

@@ -9,8 +9,9 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from tests.support.kafka_values import entity_of, frame, plain
+from tests.support.machine import scaled
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = scaled(20.0)
 
 
 class HungUp(Exception):

@@ -8,8 +8,9 @@ from kazoo.exceptions import NoAuthError, NoNodeError
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
 from ottla.zk.access import Digest
+from tests.support.machine import scaled
 
-WAIT_S = 30.0
+WAIT_S = scaled(30.0)
 SECRETS = ("/ottla/secret", "/config/users")
 
 

@@ -4,6 +4,7 @@ import uuid
 
 from ottla.client import Admin, Consumer, Producer
 from ottla.local import LocalCluster
+from tests.support.machine import scaled
 from tests.support.workload import WAIT_S
 
 
@@ -25,6 +26,6 @@ def read(cluster: LocalCluster, topic: str, count: int) -> list[bytes]:
     """The first records of the topic; fewer if no more come."""
     found: list[bytes] = []
     with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
-        while len(found) < count and (records := consumer.poll(timeout=10.0)):
+        while len(found) < count and (records := consumer.poll(timeout=scaled(10))):
             found += [record.value for record in records]
     return found

@@ -7,8 +7,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from ottla.client import Producer
+from tests.support.machine import scaled
 
-WAIT_S = 60.0
+WAIT_S = scaled(60.0)
 
 
 class Spark:
@@ -58,7 +59,7 @@ def produce(bootstrap: str, topic: str, values: Sequence[bytes], **how: Any) -> 
         producer.send_many(topic, list(values)).result(timeout=WAIT_S)
 
 
-def eventually(condition: Any, timeout_s: float = 20.0) -> None:
+def eventually(condition: Any, timeout_s: float = scaled(20.0)) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"not true after {timeout_s} s"

@@ -12,8 +12,9 @@ import pyspark
 
 from ottla.zk.ensemble.java import find_java
 from ottla.zk.ensemble.ports import free_ports
+from tests.support.machine import scaled
 
-START_S = 60.0
+START_S = scaled(60.0)
 WORKERS = 2
 SPARK_HOME = Path(pyspark.__file__).parent
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -107,4 +108,4 @@ class SparkCluster:
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-            process.wait(10)
+            process.wait(scaled(10))

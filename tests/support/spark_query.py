@@ -13,7 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-START_S = 120.0
+from tests.support.machine import scaled
+
+START_S = scaled(120.0)
 
 
 class QueryProcess:
@@ -46,7 +48,7 @@ class QueryProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        self._process.wait(10)
+        self._process.wait(scaled(10))
 
     def __enter__(self) -> "QueryProcess":
         return self

@@ -11,6 +11,7 @@ from ottla.wire import native
 from ottla.wire.records import encode_batch
 from ottla.wire.requests import ProducePart, ProduceRequest, ProduceResponse
 from tests.support.batches import split_batches
+from tests.support.machine import scaled
 from tests.support.raw_client import Hung, RawClient, framed
 
 IN_FLIGHT = 8
@@ -93,7 +94,7 @@ class Storm:
         if self._failures:
             raise self._failures[0]
 
-    def wait_for_acks(self, more: int, timeout_s: float = 30.0) -> None:
+    def wait_for_acks(self, more: int, timeout_s: float = scaled(30.0)) -> None:
         wanted = len(self._ledger.acked) + more
         deadline = time.monotonic() + timeout_s
         while len(self._ledger.acked) < wanted and not self._failures:

@@ -27,6 +27,7 @@ from ottla.wire.names import NO_EPOCH
 from ottla.wire.requests import FetchPart, FetchPartResult
 from ottla.zk.ensemble.ports import free_ports
 from tests.support.cluster import wait_until
+from tests.support.machine import scaled
 
 ROOT = Path(__file__).parents[2]
 
@@ -82,7 +83,7 @@ class TappedBroker:
     def start(self) -> None:
         """Start it and wait until it serves."""
         self.process.start()
-        wait_until(lambda: why_not_ready(self._admin_url) is None, 60)
+        wait_until(lambda: why_not_ready(self._admin_url) is None, scaled(60))
 
     def open(self) -> None:
         self._turn("open")
@@ -122,7 +123,7 @@ def tapped_brokers(
         reaper.close()
         for broker in brokers.values():
             if broker.process.alive:
-                broker.process.wait(15)
+                broker.process.wait(scaled(15))
 
 
 def install(tap: Path) -> None:

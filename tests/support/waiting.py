@@ -4,8 +4,10 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from tests.support.machine import scaled
 
-async def eventually(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+
+async def eventually(condition: Callable[[], bool], timeout_s: float = scaled(10.0)) -> None:
     """Return as soon as the condition holds; fail if it does not in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -20,10 +20,11 @@ from ottla.client import cluster
 from ottla.client.cluster import Cluster
 from ottla.client.consuming.leader_loop import LeaderLoop
 from ottla.client.producing.sending.sequences import Sequences
+from tests.support.machine import scaled
 from tests.support.switched_off import cut_out
 from tests.support.weakened_broker import brokers_without
 
-TIME_LIMIT_S = 150.0
+TIME_LIMIT_S = scaled(150.0)
 CALM_S = 0.5
 """Before the first fault and after the last: these are many runs, each for one thing."""
 

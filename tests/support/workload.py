@@ -11,9 +11,10 @@ from ottla.chaos.readers import read_everything
 from ottla.chaos.replicas import as_replica
 from ottla.client import Admin
 from ottla.local import LocalCluster
-from tests.support.cluster import wait_until
+from tests.support.cluster import complete, wait_until
+from tests.support.machine import scaled
 
-WAIT_S = 60.0
+WAIT_S = scaled(60.0)
 
 SESSION_S = 2.0
 HASTY = {"zookeeper.session.timeout.ms": f"{SESSION_S * 1000:.0f}", "replica.lag.time.max.ms": "4000"}
@@ -93,18 +94,9 @@ def all_in_sync(admin: Admin, topic: str, count: int = 3) -> bool:
     return all(len(isr) == count for isr in in_sync(admin, topic))
 
 
-def revive(cluster: LocalCluster) -> None:
-    """Every broker runs, whatever the last test left behind."""
-    for broker in cluster.brokers:
-        if not cluster.alive(broker):
-            cluster.start(broker)
-        cluster.resume(broker)
-    cluster.wait_ready()
-
-
 def heal(cluster: LocalCluster, topic: str) -> None:
     """Every broker runs, and every replica is in sync."""
-    revive(cluster)
+    complete(cluster)
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         wait_until(lambda: all_in_sync(admin, topic), WAIT_S)
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from ottla.local.processes import Process, Reaper
 from ottla.zk.ensemble.servers import ZooKeeperServer, connect_string, plan_ensemble, wait_until_serving
+from tests.support.machine import scaled
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = scaled(60.0)
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from ottla.zk.ensemble.java import EnsembleUnavailable
 
 # Below the range that Linux takes ports for outgoing connections from: a server that is down for a moment must find
 # its port free when it comes back.
-_PORTS = range(12_000, 32_000)
+PORTS = range(12_000, 32_000)
 
 
 def free_ports(count: int, *, avoid: Collection[int] = ()) -> list[int]:
     """Ports on which nobody listens at the moment, each different, and none of those to ``avoid``."""
     ports: list[int] = []
-    for port in random.sample(_PORTS, len(_PORTS)):
+    for port in random.sample(PORTS, len(PORTS)):
         if port in avoid:
             continue
         with socket.socket() as probe:

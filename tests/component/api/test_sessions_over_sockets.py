@@ -19,6 +19,7 @@ from ottla.wire.requests import FIRST_EPOCH, NO_SESSION
 from tests.component.api.numbered_client import LONG_MS, MUCH
 from tests.component.api.served import Served, append, with_partitions
 from tests.support.kafka_values import entity_of, frame, plain
+from tests.support.machine import scaled
 from tests.support.waiting import eventually
 
 FETCH = int(Api.FETCH)
@@ -51,7 +52,7 @@ class Client:
         self.writer.write(struct.pack(">i", len(request)) + request)
 
     async def receive(self) -> Any:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(scaled(10)):
             (size,) = struct.unpack(">i", await self._reader.readexactly(4))
             answer = await self._reader.readexactly(size)
         entity, _ = entity_reader(load_response_schema(FETCH, VERSION))(answer[4:], 0)

@@ -3,11 +3,13 @@
 import subprocess
 import sys
 
+from tests.support.machine import scaled
+
 BLOCKED = "import sys; sys.modules.update(dict.fromkeys(('kazoo', 'aiohttp', 'prometheus_client', 'pyspark')));"
 
 
 def run(code: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, "-c", BLOCKED + code], capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-c", BLOCKED + code], capture_output=True, text=True, timeout=scaled(60))
 
 
 def test_client_needs_none_of_it() -> None:

@@ -15,6 +15,7 @@ from ottla.wire.errors import BrokerNotAvailable, OttlaError
 from ottla.wire.messages import BrokerEndpoint, Done
 from ottla.wire.native import encode_request
 from ottla.wire.requests import ApiVersionsRequest
+from tests.support.machine import scaled
 
 TO = BrokerEndpoint(2, "broker", 9092, None)
 
@@ -72,7 +73,7 @@ def stop(count: int) -> StopReplicaRequest:
 
 
 async def obeyed(*orders: asyncio.Future[bool]) -> list[bool]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(scaled(5)):
         return list(await asyncio.gather(*orders))
 
 

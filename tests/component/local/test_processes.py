@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from ottla.local.processes import Process, ProcessError, Reaper, start_time
+from tests.support.machine import scaled
 
-DEADLINE_S = 10.0
+DEADLINE_S = scaled(10.0)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from ottla.wire.errors import InvalidRequest, NotController, RequestTimedOut, Un
 from ottla.wire.framing import FRAME_MAX
 from ottla.wire.requests import FetchPartResult, FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
 from tests.component.net.conftest import HELLO, Serve, answer_versions, frame
+from tests.support.machine import scaled
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("loop_errors")
@@ -207,7 +208,7 @@ async def test_a_peer_that_never_reads_is_not_read_holds_little_and_is_cut(
         healthy.ask(HELLO, number)
         assert (await healthy.answer()).correlation_id == number
     assert handled == after_stall + 20, "not one more request of the silent peer was handled"
-    await eventually(lambda: connection not in running.server.connections, 3)
+    await eventually(lambda: connection not in running.server.connections, scaled(3))
     assert any("does not read its answers" in record.getMessage() for record in caplog.records)
     await healthy.aclose()
     await peer.aclose()
@@ -232,7 +233,7 @@ async def test_a_closing_connection_whose_peer_reads_nothing_is_cut(serve: Serve
     peer = await running.connect(limit=1)
     peer.ask(NAMES)
     await eventually(lambda: running.server.refused == 1)
-    await eventually(lambda: not running.server.connections, 3)
+    await eventually(lambda: not running.server.connections, scaled(3))
     await peer.aclose()
 
 
@@ -244,7 +245,7 @@ async def test_a_peer_that_hangs_up_behind_unread_requests_is_noticed(serve: Ser
     peer.send(frame(WAIT) * 100)
     await eventually(lambda: len(waiter.waiting) == 5)
     getattr(peer, ending)()
-    await eventually(lambda: not running.server.connections, 3)
+    await eventually(lambda: not running.server.connections, scaled(3))
     assert all(future.cancelled() for future in waiter.waiting)
     assert running.server.refused == 0, "hanging up is no misbehaviour"
     await peer.aclose()

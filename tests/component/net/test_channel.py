@@ -39,6 +39,7 @@ from ottla.wire.requests import (
     ProduceRequest,
 )
 from tests.component.net.conftest import Serve, answer_versions
+from tests.support.machine import scaled
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("loop_errors")
@@ -289,7 +290,7 @@ async def test_a_hostile_answer_is_a_remote_protocol_error_for_all_who_wait(
     async with hostile(answers_with(make)) as port:
         channel = await open_channel(port)
         waiting = [channel.send(FETCH), channel.send(FETCH), channel.send(NAMES)]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(scaled(5)):
             results = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(result) for result in results] == [RemoteProtocolError] * 3
         assert all(isinstance(result, OttlaError) and result.broker == channel.address for result in results)
@@ -329,7 +330,7 @@ async def test_a_port_that_says_nothing_is_a_timeout_that_names_it() -> None:
         began = time.monotonic()
         with pytest.raises(ClientTimeout, match=re.escape(f"127.0.0.1:{port} did not answer in 0.2 s")):
             await connect("127.0.0.1", port, client_id="me", timeout_s=0.2)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < scaled(2)
 
 
 async def test_closing_does_not_wait_for_a_server_that_never_reads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,7 +349,7 @@ async def test_closing_does_not_wait_for_a_server_that_never_reads(monkeypatch: 
             channel.send_unanswered(ProduceRequest(0, 1, [ProducePart("t", 0, len(blob))]), [blob])
         full = asyncio.ensure_future(channel.writable())
         assert not full.done()
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(scaled(3)):
             await channel.close()
             await full
         stop.set()

@@ -16,6 +16,7 @@ from ottla.wire.messages import Api, Message
 from ottla.wire.native import NATIVE
 from ottla.wire.requests import ApiRange, ApiVersionsRequest, FetchResponse, MetadataRequest
 from tests.component.net.conftest import HELLO, RawPeer, RunningServer, Serve
+from tests.support.machine import scaled
 from tests.support.waiting import eventually
 
 
@@ -72,7 +73,7 @@ async def send(peer: RawPeer, text: str) -> None:
 
 
 async def answer(peer: RawPeer) -> str:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(scaled(5)):
         (size,) = struct.unpack(">I", await peer.reader.readexactly(4))
         return (await peer.reader.readexactly(size)).decode()
 

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.support.machine import scaled
+
 PROGRAM = """
 import resource
 from ottla.net.heap import keep_freed_memory
@@ -24,7 +26,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 def page_faults(kept: bool) -> int:
     out = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(kept=kept)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", PROGRAM.format(kept=kept)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=scaled(60),
     )
     return int(out.stdout)
 

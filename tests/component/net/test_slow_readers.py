@@ -14,6 +14,7 @@ from ottla.wire.messages import CONSUMER
 from ottla.wire.names import NO_EPOCH, TopicPartition
 from ottla.wire.requests import FetchPart, FetchRequest, FetchResponse
 from tests.component.replication.brokers import Cluster, running_cluster, turns
+from tests.support.machine import scaled
 from tests.support.waiting import eventually
 
 MIB = 1024 * 1024
@@ -38,7 +39,7 @@ class Consumer:
 
     async def answer(self) -> int:
         """The next answer: how many bytes of records."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(scaled(10)):
             (size,) = struct.unpack(">I", await self._reader.readexactly(4))
             response = native.decode_response(memoryview(await self._reader.readexactly(size)))
         message = native.decode_fields(FetchResponse, response.fields)

@@ -14,6 +14,7 @@ from ottla.broker.storage.log_config import LogConfig
 from ottla.wire.control import TopicConfig
 from ottla.wire.names import TopicPartition
 from tests.component.replication.brokers import Broker, Cluster, running_cluster, turns
+from tests.support.machine import scaled
 from tests.support.waiting import eventually
 
 A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -34,7 +35,7 @@ class Disk:
     def __call__(self, fd: int) -> None:
         if Path(f"/proc/self/fd/{fd}").readlink().is_relative_to(self._under):
             self.calls += 1
-            assert self.go_on.wait(20)
+            assert self.go_on.wait(scaled(20))
             if self.broken:
                 raise OSError(5, "input/output error")
         self._real(fd)

@@ -10,6 +10,7 @@ from ottla.broker.replication.partitions import Partitions
 from ottla.wire.errors import StaleBrokerEpoch
 from ottla.wire.names import TopicPartition
 from tests.component.replication.brokers import LEADER, Cluster, turns
+from tests.support.machine import scaled
 
 A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
 
@@ -23,7 +24,7 @@ async def test_a_broker_that_was_fenced_meanwhile_does_not_lead(
 
     def slow(partitions: Partitions, states: Any) -> Any:
         begun.set()
-        assert go_on.wait(10)
+        assert go_on.wait(scaled(10))
         return real(partitions, states)
 
     monkeypatch.setattr(Partitions, "_open_logs", slow)
@@ -32,7 +33,7 @@ async def test_a_broker_that_was_fenced_meanwhile_does_not_lead(
     first = asyncio.create_task(cluster.tell(cluster.leader, B0))  # it makes a log, and waits for the disk
     second = asyncio.create_task(cluster.tell(cluster.leader, A0))  # it waits for the first
     await turns()
-    assert begun.wait(10)
+    assert begun.wait(scaled(10))
     cluster.leader.partitions.step_down_all()
     go_on.set()
     outcomes = await asyncio.gather(first, second, return_exceptions=True)

@@ -21,6 +21,7 @@ from ottla.wire.requests import FetchDrop, FetchPart, FetchRequest, FetchRespons
 from tests.component.replication.brokers import LEADER, Cluster, turns
 from tests.component.replication.line import Line
 from tests.support.logs import read_all
+from tests.support.machine import scaled
 from tests.support.waiting import eventually
 
 ONE, OTHER = TopicPartition("one", 0), TopicPartition("other", 0)
@@ -128,7 +129,7 @@ async def test_a_follower_in_its_next_life_names_everything_as_soon_as_it_is_tol
     follower.partitions.step_down_all()
     follower.identity = replace(follower.identity, broker_epoch=LIFE + 1)
     await cluster.tell(follower, ONE, OTHER)
-    await eventually(lambda: cluster.leader.leading(OTHER).followers[FOLLOWER].broker_epoch == LIFE + 1, 2.0)
+    await eventually(lambda: cluster.leader.leading(OTHER).followers[FOLLOWER].broker_epoch == LIFE + 1, scaled(2.0))
     assert follower.line.named[-1] == [ONE, OTHER]
 
 

@@ -15,11 +15,12 @@ from ottla.broker.storage.log_config import FLUSH_DURABLE, FLUSH_OS, LogConfig
 from ottla.wire.names import TopicPartition
 from tests.component.replication.brokers import FETCH_WAIT_MS, Broker, Cluster, running_cluster, turns
 from tests.support.logs import read_all
+from tests.support.machine import scaled
 from tests.support.waiting import eventually
 
 FOLLOWERS = (2, 3)
 SHORT_S = (0.001, 0.004)
-QUIET_WITHIN_S = 5.0
+QUIET_WITHIN_S = scaled(5.0)
 
 WHO, WHICH = st.sampled_from(FOLLOWERS), st.integers(0, 5)
 STEPS = st.one_of(

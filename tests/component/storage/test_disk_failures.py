@@ -10,6 +10,7 @@ import pytest
 from ottla.broker.storage.log import Log
 from ottla.wire.batch import read_header
 from ottla.wire.errors import StorageError
+from tests.support.machine import scaled
 
 
 def read_all(log: Log) -> bytes:
@@ -157,13 +158,13 @@ def test_a_flush_does_not_vouch_for_records_that_were_cut_meanwhile(open_log, ma
 
     def slow(fd):
         in_flush.set()
-        assert go_on.wait(10)
+        assert go_on.wait(scaled(10))
         real(fd)
 
     monkeypatch.setattr(os, "fdatasync", slow)
     thread = threading.Thread(target=log.flush)
     thread.start()
-    assert in_flush.wait(10)
+    assert in_flush.wait(scaled(10))
     log.truncate_to(2)
     for _ in range(5):
         log.append_as_leader(make_batch(fill=9), 1, 0)
@@ -182,13 +183,13 @@ def test_a_flush_survives_segments_that_go_meanwhile(open_log, make_batch, monke
 
     def slow(fd):
         in_flush.set()
-        assert go_on.wait(10)
+        assert go_on.wait(scaled(10))
         real(fd)
 
     monkeypatch.setattr(os, "fdatasync", slow)
     thread = threading.Thread(target=log.flush)
     thread.start()
-    assert in_flush.wait(10)
+    assert in_flush.wait(scaled(10))
     assert len(log.apply_retention(1000)) == 5
     log.remove_deleted_files()
     go_on.set()

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.client import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
 from ottla.wire.errors import OttlaError
+from tests.support.machine import scaled
 from tests.support.waiting import eventually
 
 NOWHERE = "127.0.0.1:1"
@@ -19,7 +20,7 @@ def drop(clients):
     gc.collect()
 
 
-def wait_until(condition, timeout_s=10.0):
+def wait_until(condition, timeout_s: float = scaled(10.0)):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline

@@ -14,6 +14,7 @@ from ottla import client
 from ottla.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 from ottla.client.options import TYPED
 from ottla.wire import errors
+from tests.support.machine import scaled
 
 ROOT = Path(__file__).parents[3]
 
@@ -71,7 +72,7 @@ def test_mypy_finds_what_is_wrong_and_nothing_else(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("\n".join(lines) + "\n")
     command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), str(script)]
-    checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
+    checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=scaled(110))
     found = [line.split("script.py:")[1] for line in checked.stdout.splitlines() if ": error: " in line]
     for number, (line, why) in enumerate(WRONG.items(), start=2):
         assert any(each.startswith(f"{number}:") and why in each for each in found), (line, checked.stdout)

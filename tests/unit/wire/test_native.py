@@ -34,6 +34,7 @@ from ottla.wire.requests import (
     ProducePart,
     ProduceRequest,
 )
+from tests.support.machine import scaled
 
 
 def body_of(pieces: list[Any]) -> memoryview:
@@ -220,7 +221,7 @@ def test_huge_or_deep_fields_are_refused_with_nothing_allocated(api: int, fields
     finally:
         tracemalloc.stop()
     assert peak < 100_000
-    assert time.perf_counter() - began < 1
+    assert time.perf_counter() - began < scaled(1)
 
 
 def test_a_head_longer_than_any_request_is_refused_unread() -> None:

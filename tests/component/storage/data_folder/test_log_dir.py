@@ -11,6 +11,7 @@ from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log_config import LogConfig
 from ottla.wire.errors import ConfigError, InconsistentTopicId, InvalidTopic, StorageError
 from ottla.wire.names import TopicPartition
+from tests.support.machine import scaled
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b-c.d", 0)
 CONFIG = LogConfig(segment_bytes=300)
@@ -181,7 +182,9 @@ def test_a_second_process_is_refused(open_dir, tmp_path):
         "from pathlib import Path; from ottla.broker.storage.data_folder.log_dir import LogDir;"
         f"LogDir.open(Path({str(tmp_path)!r}), broker_id=1, cluster_id='c', config_for=lambda topic: None)"
     )
-    result = subprocess.run([sys.executable, "-c", attempt], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(
+        [sys.executable, "-c", attempt], capture_output=True, text=True, timeout=scaled(60), check=False
+    )
     assert result.returncode == 1
     assert "ConfigError: data folder" in result.stderr
     assert "is in use by another process (pid " in result.stderr

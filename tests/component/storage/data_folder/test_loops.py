@@ -14,6 +14,7 @@ from ottla.broker.storage.flush_loop import Flusher
 from ottla.broker.storage.log_config import LogConfig
 from ottla.wire.errors import NotLeaderOrFollower, StorageError
 from ottla.wire.names import TopicPartition
+from tests.support.machine import scaled
 from tests.support.waiting import eventually
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -32,7 +33,7 @@ class HeldSync:
     def __call__(self, fd: int) -> None:
         self.calls += 1
         self.started.set()
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(scaled(10))
         if self.error is not None:
             raise self.error
 

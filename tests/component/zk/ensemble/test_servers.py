@@ -101,7 +101,7 @@ def test_missing_java_and_jars_are_explained(tmp_path: Path, monkeypatch: pytest
 
 def test_ports_that_others_are_to_have_are_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = free_ports(5)
-    monkeypatch.setattr("ottla.zk.ensemble.ports._PORTS", few)
+    monkeypatch.setattr("ottla.zk.ensemble.ports.PORTS", few)
     for _ in range(10):
         (server,) = plan_ensemble(tmp_path, 1, avoid=few[:2])
         assert {server.client_port, *server.peers[0]} == set(few[2:])

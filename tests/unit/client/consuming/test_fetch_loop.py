@@ -18,6 +18,7 @@ from ottla.net.exchange import Answer
 from ottla.wire.messages import Request
 from ottla.wire.requests import FetchRequest
 from tests.support.fake_world import TOPIC, FakeChannel, FakeCluster, World
+from tests.support.machine import scaled
 from tests.support.waiting import eventually
 
 
@@ -114,7 +115,7 @@ async def test_partition_that_is_assigned_while_its_leader_is_asked_for_another_
 
 async def test_broker_that_need_not_wait_is_not_asked_without_a_pause(monkeypatch) -> None:
     async with reading(monkeypatch, silent=set(), fetch_max_wait_ms=0) as (consumer, brokers):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(scaled(10)):
             read = 0
             while read < 6:
                 read += len(await consumer.poll(timeout=1))

@@ -12,6 +12,7 @@ from ottla.client.producing.batches import ProducerBatch
 from ottla.client.producing.delivery import AsyncManyDelivery, AsyncRecordDelivery, ManyDelivery, RecordDelivery
 from ottla.wire.errors import ClientTimeout, MessageTooLarge
 from ottla.wire.names import TopicPartition
+from tests.support.machine import scaled
 
 
 def batch(*values, partition=0):
@@ -26,7 +27,7 @@ def test_result_waits_for_another_thread():
     assert not delivery.done()
     finishing = threading.Timer(0.01, lambda: sent.finish(10, -1))
     finishing.start()
-    assert delivery.result(timeout=20).offset == 11
+    assert delivery.result(timeout=scaled(20)).offset == 11
     assert delivery.exception() is None
     finishing.join()
 
@@ -199,7 +200,10 @@ def test_error_of_a_batch_is_raised_anew_for_each_of_its_records():
 async def test_awaited_delivery_survives_that_one_of_its_waiters_is_cancelled():
     sent = batch(b"a")
     delivery = AsyncRecordDelivery(sent, 0)
-    first, second = asyncio.ensure_future(delivery.result(20)), asyncio.ensure_future(delivery.result(20))
+    first, second = (
+        asyncio.ensure_future(delivery.result(scaled(20))),
+        asyncio.ensure_future(delivery.result(scaled(20))),
+    )
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.sleep(0)
