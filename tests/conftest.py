@@ -3,7 +3,7 @@
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -109,7 +109,7 @@ _shared_clusters: dict[str, LocalCluster] = {}
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> Iterator[object]:
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
     value = yield
     if isinstance(value, LocalCluster) and fixturedef.scope != "function" and len(value.brokers) > 1:
         _shared_clusters[fixturedef.argname] = value

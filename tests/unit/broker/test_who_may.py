@@ -25,7 +25,7 @@ CLIENT, USER, ONE, TWO = ANONYMOUS, Principal("User", "1"), BrokerPrincipal(1), 
         (who_may.consumers_and_the_replica_itself, FetchRequest(0, 1, 1, [], 2), {TWO}),
         (who_may.consumers_and_the_replica_itself, FetchRequest(0, 1, 1, [], CONSUMER - 1), set()),
     ],
-    ids=lambda value: value.__name__ if callable(value) else str(value)[:40],
+    ids=lambda value: value.__name__ if callable(value) else type(value).__name__,
 )
 def test_rule_lets_pass_whom_it_names_and_tells_all_others_why_not(
     rule: Rule, request_: Request, may: set[Principal]
