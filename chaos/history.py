@@ -43,6 +43,8 @@ class Send:
     headers: Headers = ()
     timestamp: int | None = None
     """In milliseconds; None if the producer chose it and nobody has heard which."""
+    delivery_timeout_s: float = 0.0
+    """How long its producer tries to deliver it; 0 if that is not known, as with Kafka's clients."""
 
     @property
     def value(self) -> bytes:

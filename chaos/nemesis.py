@@ -47,12 +47,15 @@ class Nemesis:
         """Faults that could not be begun: their victims suffered another one already, or did not exist."""
         self.failures: list[str] = []
         """What went wrong in doing or undoing a fault."""
+        self.fallen: set[str] = set()
+        """Nodes that were down though no fault had ended them."""
         self._target = target
         self._watcher = watcher
         self._partitions = tuple(range(partitions))
         self._topic = topic
         self._replication = replication
-        self._busy: set[str] = set()
+        self.busy: set[str] = set()
+        """The nodes that suffer a fault now: only these may be down."""
         self._lasting: dict[str, Event] = {}
 
     def run(self, steps: Sequence[Step], stop: threading.Event) -> None:
@@ -103,16 +106,19 @@ class Nemesis:
         if not victims or (fault.peer and not peers):
             raise _NotNow("there is nobody in that role now")
         touched = self._touched(fault, victims, view)
-        if self._busy & set(touched):
-            raise _NotNow(f"{', '.join(sorted(self._busy & set(touched)))} suffer already")
+        if self.busy & set(touched):
+            raise _NotNow(f"{', '.join(sorted(self.busy & set(touched)))} suffer already")
+        nodes = {*self._target.brokers(), *self._target.zookeepers()}
+        # A process that ended by itself must not pass for one that this fault ended, and whose start hides it.
+        self.fallen.update(node for node in touched if node in nodes and not self._target.running(node))
         # A replica that has not come back from the last fault is one more that is missing.
         whole = self._whole(view)
         now = time.monotonic()
-        self._busy.update(touched)
+        self.busy.update(touched)
         try:
             undo = self._do(fault, victims, touched, peers)
         except BaseException:
-            self._busy.difference_update(touched)
+            self.busy.difference_update(touched)
             raise
         what = (
             f"{fault.kind} {', '.join(victims)}" + (f" and {', '.join(peers)}" if peers else "") + f" ({fault.victim})"
@@ -125,7 +131,7 @@ class Nemesis:
                 undo()
             finally:
                 over = time.monotonic()
-                self._busy.difference_update(touched)
+                self.busy.difference_update(touched)
                 self.events.append(self._lasting.pop(what)._replace(until=over))
                 noticed = now + grace_s(fault.kind, self._target.session_s)
                 if step.progress and whole and noticed < over:
@@ -142,7 +148,7 @@ class Nemesis:
         """All who suffer from a fault: more than its victims, with some."""
         if fault.kind is Kind.WIPE:
             others = [node for node in self._target.brokers() if node not in victims]
-            if self._busy or not self._whole(view) or not self._watcher.all_in_sync():
+            if self.busy or not self._whole(view) or not self._watcher.all_in_sync():
                 raise _NotNow("somebody else may lack records: one disk at a time is lost")
             return [*victims, *others]
         if fault.kind is Kind.BAD_ELECTION:
@@ -216,7 +222,7 @@ class Nemesis:
         return end
 
     def _kill_ahead(self, victims: list[str]) -> Undo:
-        others = [node for node in self._target.brokers() if node not in victims and node not in self._busy]
+        others = [node for node in self._target.brokers() if node not in victims and node not in self.busy]
         resume = self._each(others, self._target.pause, self._target.resume)
         try:
             time.sleep(ALONE_S)

@@ -152,6 +152,8 @@ class _Run:
         self._stop = threading.Event()
         self._nemesis_thread = WatchedThread("nemesis", lambda: self._nemesis.run(plan.steps, self._stop))
         self._troubles: list[str] = []
+        self._fallen: dict[str, str] = {}
+        """Nodes that ended by themselves, and the end of their logs at that time."""
         self._expectations: list[Expectation] = []
 
     def go(self) -> Outcome:
@@ -208,6 +210,7 @@ class _Run:
             while (nemesis.is_alive() or time.monotonic() < until) and not self._deaths():
                 nemesis.join(0.1)
                 time.sleep(0.02)
+                self._look_for_fallen()
                 events = self._nemesis.events
                 while told < len(events):
                     event = events[told]
@@ -234,8 +237,8 @@ class _Run:
         return failures
 
     def _heal(self) -> None:
-        fallen = self._fallen()
-        self._troubles += [f"{node} ended by itself:\n{self._target.log_tail(node)}" for node in fallen]
+        self._look_for_fallen()
+        self._troubles += [f"{node} ended by itself:\n{tail}" for node, tail in self._fallen.items()]
         try:
             self._target.heal_all()
             self._topic_faults.restore()
@@ -249,16 +252,18 @@ class _Run:
             time.sleep(0.1)
         self._nemesis.events.append(Event(time.monotonic(), "healed", "every replica is in sync"))
 
-    def _fallen(self) -> list[str]:
-        """Nodes that run no more though nobody has ended them, or that have been started again and did not stay."""
-        ended_by_us = {
+    def _look_for_fallen(self) -> None:
+        """Note nodes that run no more though no fault ended them, also those that the next fault started again."""
+        just_started = {
             node
             for event in self._nemesis.events
             if event.until is not None and time.monotonic() - event.until < 1.0
             for node in event.targets
         }
-        nodes = [*self._target.zookeepers(), *self._target.brokers()]
-        return [node for node in nodes if not self._target.running(node) and node not in ended_by_us]
+        nodes = {*self._target.zookeepers(), *self._target.brokers()} - just_started - self._nemesis.busy
+        down = {node for node in nodes if not self._target.running(node) and node not in self._nemesis.busy}
+        for node in sorted((down | self._nemesis.fallen) - self._fallen.keys()):
+            self._fallen[node] = self._target.log_tail(node)
 
     def _each_partition_takes(self, acks: int, when: str) -> None:
         """Wait until each partition has acknowledged so many more; the checker tells of those that have not."""

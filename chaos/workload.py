@@ -183,6 +183,7 @@ class Workload:
         counters = dict.fromkeys(rooms, 0)
         keys = itertools.cycle(rooms)
         next_at = time.monotonic()
+        timeout_s = habits.delivery_timeout_ms / 1000 if isinstance(producer, Producer) else 0.0
         while not self._stop.is_set():
             free = list(itertools.islice(self._with_room(keys, rooms), habits.many))
             if not free:
@@ -191,7 +192,7 @@ class Workload:
             now = time.monotonic()
             sends = []
             for key in free:
-                sends.append(Send(name, counters[key], now, key))
+                sends.append(Send(name, counters[key], now, key, delivery_timeout_s=timeout_s))
                 counters[key] += 1
             self._send(producer, sends, rooms, habits)
             if self._rate is not None:

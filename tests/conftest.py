@@ -117,7 +117,7 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[Non
 
 
 def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[object]) -> None:
-    if fixturedef.cached_result is None:
+    if fixturedef.cached_result is not None and isinstance(fixturedef.cached_result[0], LocalCluster):
         _shared_clusters.pop(fixturedef.argname, None)
 
 

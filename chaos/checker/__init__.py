@@ -10,7 +10,7 @@ from ottla.chaos.checker.contents import changed
 from ottla.chaos.checker.groups import committed_back, committed_unread, group_missed, owned_twice
 from ottla.chaos.checker.order import key_moved, stored_in_the_past, stored_out_of_order
 from ottla.chaos.checker.polls import disagrees_with_the_log, read_out_of_order, unseen
-from ottla.chaos.checker.progress import not_healed, proves_nothing, stood_still
+from ottla.chaos.checker.progress import failed_without_need, never_ended, not_healed, proves_nothing, stood_still
 from ottla.chaos.checker.receipts import epochs_go_back_in_the_log, receipts_that_lie
 from ottla.chaos.checker.replicas import replicas_differ
 from ottla.chaos.checker.sessions import not_read_to_the_end, sessions_that_do_not_go_on
@@ -43,6 +43,8 @@ RULES: tuple[Rule, ...] = (
     epochs_go_back_in_the_log,
     receipts_that_lie,
     stood_still,
+    never_ended,
+    failed_without_need,
     not_healed,
     proves_nothing,
 )

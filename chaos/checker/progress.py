@@ -7,6 +7,12 @@ from collections.abc import Iterator
 from ottla.chaos.checker.violation import Violation
 from ottla.chaos.history import History, Outcome
 
+PATIENT_S = 30.0
+"""A producer with such a delivery timeout should outlast every single fault; one with a shorter one may give up at any."""
+
+MOST = 0.8
+"""A delivery may fail when it was tried, and disturbed, for this part of its delivery timeout."""
+
 
 def stood_still(history: History) -> Iterator[Violation]:
     """In every time in which progress was expected, every partition acknowledged so many records."""
@@ -26,6 +32,41 @@ def stood_still(history: History) -> Iterator[Violation]:
                     f"at least {expected.acks} were expected: {expected.why}"
                 )
                 yield Violation("no progress", what, partition, None, expected.began, expected.ended)
+
+
+def never_ended(history: History) -> Iterator[Violation]:
+    """Every delivery ends, by an acknowledgement or by an error, once its producer is closed."""
+    for send in history.sends:
+        if send.delivery_timeout_s and send.ended == float("inf"):
+            what = f"the delivery of {send.value!r} had not ended when its producer was closed"
+            yield Violation("never ended", what, send.partition, None, send.began, None)
+
+
+def failed_without_need(history: History) -> Iterator[Violation]:
+    """A patient producer gives a record up only at its delivery timeout, and only if faults lasted for most of it."""
+    faults = _merged(sorted((one.at, one.until or one.at) for one in history.events if one.kind == "fault"))
+    for send in history.sends:
+        if not send.error or send.delivery_timeout_s < PATIENT_S or send.ended == float("inf"):
+            continue
+        tried_s = send.ended - send.began
+        disturbed_s = sum(max(0.0, min(until, send.ended) - max(at, send.began)) for at, until in faults)
+        if tried_s < send.delivery_timeout_s * MOST or disturbed_s < send.delivery_timeout_s * MOST:
+            what = (
+                f"{send.value!r} failed with {send.error} after {tried_s:.1f} s, {disturbed_s:.1f} s of them with faults;"
+                f" its delivery timeout is {send.delivery_timeout_s:g} s"
+            )
+            yield Violation("failed without need", what, send.partition, None, send.began, send.ended)
+
+
+def _merged(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Spans of time, sorted by their begin, as spans that do not overlap."""
+    merged: list[tuple[float, float]] = []
+    for at, until in spans:
+        if merged and at <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(until, merged[-1][1]))
+        else:
+            merged.append((at, until))
+    return merged
 
 
 def not_healed(history: History) -> Iterator[Violation]:

@@ -10,7 +10,7 @@ from ottla.chaos.checker.contents import changed
 from ottla.chaos.checker.groups import committed_back, committed_unread, group_missed, owned_twice
 from ottla.chaos.checker.order import key_moved, stored_in_the_past, stored_out_of_order
 from ottla.chaos.checker.polls import disagrees_with_the_log, read_out_of_order, unseen
-from ottla.chaos.checker.progress import not_healed, proves_nothing, stood_still
+from ottla.chaos.checker.progress import failed_without_need, never_ended, not_healed, proves_nothing, stood_still
 from ottla.chaos.checker.receipts import epochs_go_back_in_the_log, receipts_that_lie
 from ottla.chaos.checker.replicas import replicas_differ
 from ottla.chaos.checker.sessions import not_read_to_the_end, sessions_that_do_not_go_on
@@ -50,6 +50,16 @@ def acked(
 
 def unknown(number: int) -> Send:
     return Send("a", number, 0.0)
+
+
+def pending(number: int) -> Send:
+    return Send("a", number, 0.0, delivery_timeout_s=90.0)
+
+
+def given_up(began: float, ended: float) -> Send:
+    send = Send("a", 0, began, delivery_timeout_s=90.0)
+    send.unheard(ended, "ClientTimeout")
+    return send
 
 
 def refused(number: int) -> Send:
@@ -247,6 +257,9 @@ BAD: dict[str, tuple[History, list[str], Rule]] = {
         ["epoch goes back"],
         receipts_that_lie,
     ),
+    "never ended": (of([pending(0)], {0: []}), ["never ended"], never_ended),
+    "given up early": (of([given_up(10.0, 15.0)], {0: []}), ["failed without need"], failed_without_need),
+    "given up without a fault": (of([given_up(10.0, 100.0)], {0: []}), ["failed without need"], failed_without_need),
     "no progress": (expecting(2.0, 9.0), ["no progress"], stood_still),
     "too little progress": (expecting(0.0, 9.0, acks=4), ["no progress"], stood_still),
     "one partition stands still": (expecting(0.0, 9.0, partitions=(0, 1)), ["no progress"], stood_still),
@@ -334,6 +347,13 @@ def test_events_around_a_guilty_record_are_those_that_overlap_it() -> None:
     elsewhere = Event(104.6, "leader", "partition 1: 2 leads", targets=("1", "2"))
     late = Event(110.0, "fault", "kill broker 2")
     assert events_around(violation, [early, during, close, elsewhere, late]) == [during, close]
+
+
+def test_patient_producer_may_give_up_when_faults_lasted_as_long_as_its_timeout() -> None:
+    faults = [Event(10.0, "fault", "kill all", 60.0), Event(55.0, "fault", "pause all", 99.0)]
+    history = of([given_up(10.0, 100.0)], {0: []})
+    assert check(dataclasses.replace(history, events=faults)) == []
+    assert [one.kind for one in check(dataclasses.replace(history, events=faults[:1]))] == ["failed without need"]
 
 
 def test_report_counts_the_kinds_and_shows_some() -> None:

@@ -355,6 +355,18 @@ def a_record_is_of_a_later_epoch_than_its_receipt(it: Spoilt) -> None:
     ]
 
 
+@called("never ended")
+def a_delivery_does_not_end(it: Spoilt) -> None:
+    it.sends.append(Send("never", 0, 1.0, delivery_timeout_s=90.0))
+
+
+@called("failed without need")
+def a_delivery_fails_at_once(it: Spoilt) -> None:
+    send = Send("hasty", 0, 1.0, delivery_timeout_s=90.0)
+    send.unheard(2.0, "ClientTimeout")
+    it.sends.append(send)
+
+
 @called("not healed")
 def a_broker_ended_by_itself(it: Spoilt) -> None:
     it.more["troubles"] = ["broker1 ended by itself"]

@@ -241,6 +241,29 @@ def test_some_faults_may_be_left_out_where_that_is_allowed(monkeypatch: pytest.M
     assert told(outcome()) == []
 
 
+def test_broker_that_ended_by_itself_is_found_though_the_next_fault_starts_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = iter([False])  # it is down when the first fault comes, and runs ever after
+    monkeypatch.setattr(Quiet, "running", lambda self, node: next(answers, True) if node == "broker0" else True)
+    monkeypatch.setattr(runs._Run, "_look_for_fallen", without_polling(runs._Run._look_for_fallen))
+    [(kind, what)] = told(outcome())
+    assert kind == "not healed"
+    assert "broker0 ended by itself" in what
+
+
+def without_polling(look: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Only the last look, after all faults: whatever a poll would see by chance, it sees nothing."""
+    return lambda run: look(run) if run._stop.is_set() else None
+
+
+def test_broker_that_ended_by_itself_between_faults_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Quiet, "running", lambda self, node: node != "broker2")
+    [(kind, what)] = told(outcome())
+    assert kind == "not healed"
+    assert "broker2 ended by itself" in what
+
+
 def test_not_one_fault_is_never_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody_leads(monkeypatch)
     assert [kind for kind, _ in told(outcome(allow_skipped=True))] == ["run failed"]
