@@ -61,8 +61,8 @@ def assign_round_robin(partitions: Mapping[str, int], members: Mapping[str, Subs
 def assign_cooperatively(partitions: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignments:
     """As sticky, but a partition that another member claims is given to nobody in this generation.
 
-    Its claimants are not assigned it, so they revoke it and join again; the next generation gives it away. Invariant [I22]: every
-    claim counts, also that of a member which does not subscribe to the topic any more: it still reads and commits.
+    Its claimants are not assigned it, so they revoke it and join again; the next generation gives it away. Invariant [I22]:
+    every claim counts, also that of a member which does not subscribe to the topic any more: it still reads and commits.
     """
     claims = claims_of(members)
 

@@ -185,7 +185,7 @@ class GroupMember:
     # --- joining ---------------------------------------------------------------------------------------------------------
 
     def _to_revoke_before_joining(self, topics: tuple[str, ...]) -> set[TopicPartition]:
-        """Everything, unless the group rebalances cooperatively: then the partitions of topics that are not subscribed any more.
+        """Everything, unless the group rebalances cooperatively: then only partitions of topics that are not subscribed.
 
         Invariant [I22]: a member owns nothing that it does not subscribe to while the group decides who gets what. A leader may
         take such a partition for free and assign it while this member still reads it and may commit (Kafka's assignors do).
