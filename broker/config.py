@@ -148,6 +148,14 @@ class BrokerConfig:
     named_write_expiration_ms: int = setting(
         7 * 24 * 3600 * 1000, "how long a named write (a Spark sink's) that nobody goes on with is remembered"
     )
+    producer_id_expiration_ms: int = setting(
+        24 * 3600 * 1000, "how long a partition remembers an idempotent producer that sends nothing"
+    )
+    producer_state_max_bytes: int = setting(
+        64 * 1024 * 1024,
+        "memory for what all partitions remember of idempotent producers; beyond it those that were silent for longest are"
+        " evicted, and refused with UNKNOWN_PRODUCER_ID if they return",
+    )
     socket_request_max_bytes: int = setting(100 * 1024 * 1024, "the longest request")
     queued_max_request_bytes: int = setting(512 * 1024 * 1024, "memory for requests that have arrived in part")
     queued_max_response_bytes: int = setting(
@@ -187,6 +195,7 @@ class BrokerConfig:
         for name in (
             "log_segment_bytes", "message_max_bytes", "min_insync_replicas", "socket_request_max_bytes",
             "queued_max_response_bytes", "num_partitions", "default_replication_factor", "named_write_expiration_ms",
+            "producer_id_expiration_ms", "producer_state_max_bytes",
         ):  # fmt: skip
             _require(getattr(self, name) > 0, property_name(name), getattr(self, name), "a positive number")
         busy = self.socket_busy_poll_us

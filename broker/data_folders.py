@@ -5,18 +5,23 @@ import asyncio
 from ottla.broker.config import BrokerConfig
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log_config import LogConfig
+from ottla.broker.storage.producers.memory import ProducerMemory
 from ottla.wire.errors import ConfigError
 
 
 async def open_log_dirs(config: BrokerConfig, cluster: str) -> list[LogDir]:
     """Open all data folders. ConfigError if one of them cannot be used."""
     defaults = log_defaults(config)
+    memory = ProducerMemory(
+        config.producer_state_max_bytes, config.producer_id_expiration_ms, config.named_write_expiration_ms
+    )
     opened = []
     for folder in config.data_folders:
         try:
             log_dir = await asyncio.to_thread(
-                LogDir.open, folder, broker_id=config.broker_id, cluster_id=cluster, config_for=lambda _: defaults
-            )
+                LogDir.open, folder, broker_id=config.broker_id, cluster_id=cluster, config_for=lambda _: defaults,
+                producer_memory=memory,
+            )  # fmt: skip
         except OSError as error:
             why = "it is a file" if isinstance(error, FileExistsError) else error.strerror or error
             raise ConfigError(

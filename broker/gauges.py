@@ -32,3 +32,6 @@ class Gauges:
         metrics.isr_expands.set(replication.isr_loop.expands)
         broken = sum(partition.log.failed for partition in partitions)
         metrics.failed_logs.set(broken + sum(len(log_dir.failed) for log_dir in self.parts.storage.log_dirs))
+        memories = {id(log_dir.producer_memory): log_dir.producer_memory for log_dir in self.parts.storage.log_dirs}
+        metrics.producer_states.set(sum(memory.used_bytes for memory in memories.values()))
+        metrics.evicted_producers.count = sum(memory.evicted for memory in memories.values())

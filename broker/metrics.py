@@ -74,6 +74,10 @@ class Metrics(Collector):
         )
         self.isr_shrinks = Gauge("ottla_isr_shrinks", "Times a follower fell out of sync", registry=registry)
         self.isr_expands = Gauge("ottla_isr_expands", "Times a follower got in sync", registry=registry)
+        self.producer_states = Gauge(
+            "ottla_producer_state_bytes", "Memory for what is remembered of idempotent producers", registry=registry
+        )
+        self.evicted_producers = Tally()
         self.failed_logs = Gauge("ottla_failed_logs", "Partitions whose disk failed", registry=registry)
 
     def timing(self, api: str) -> Timing:
@@ -86,6 +90,11 @@ class Metrics(Collector):
             ("ottla_bytes_out", "Record bytes given to fetches", self.bytes_out),
             ("ottla_batches_in", "Record batches appended by producers", self.batches_in),
             ("ottla_records_in", "Records appended by producers", self.records_in),
+            (
+                "ottla_producers_evicted",
+                "Idempotent producers evicted because producer.state.max.bytes was full",
+                self.evicted_producers,
+            ),
         ):
             yield CounterMetricFamily(name, text, value=tally.count)
         handled = CounterMetricFamily("ottla_requests", "Requests handled", labels=["api"])

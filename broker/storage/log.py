@@ -7,6 +7,8 @@ unknown then, and only recovery can tell. A failed flush is never tried again, b
 """
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +24,7 @@ from ottla.broker.storage.incoming import (
 from ottla.broker.storage.log_config import LOG_APPEND_TIME, LogConfig
 from ottla.broker.storage.log_loading import LoadedLog, Precautions, load_log
 from ottla.broker.storage.partition_folder import claim_folder
+from ottla.broker.storage.producers.memory import ProducerMemory
 from ottla.broker.storage.retention import Limits, SegmentAge, expired
 from ottla.broker.storage.segments.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, BatchPlace
 from ottla.broker.storage.segments.segment_files import DELETED_SUFFIX
@@ -75,6 +78,7 @@ class Log:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         precautions: Precautions | None = None,
+        producer_memory: ProducerMemory | None = None,
     ) -> "Log":
         """The log in ``folder``, which is made if it is not there. Slow.
 
@@ -90,6 +94,7 @@ class Log:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             precautions=precautions,
+            producer_memory=producer_memory or ProducerMemory(),
         )
         log = cls(folder, topic_id, config, loaded, recovery_point, precautions)
         log._log_start_offset = min(max(log._log_start_offset, log_start_offset), log.log_end_offset)
@@ -322,6 +327,19 @@ class Log:
         for path in self.folder.glob(f"*{DELETED_SUFFIX}"):
             path.unlink(missing_ok=True)
 
+    # --- producers ---
+
+    def producers_to_save(self) -> Callable[[], None] | None:
+        """Writes what is known of producers (slow, in a thread), if a segment was sealed since it was written; else None."""
+        producers = self._producers
+        if producers.saved_up_to >= self.sealed_up_to or self.failed or not producers.states:
+            return None
+        return partial(producers.save, producers.snapshot(self.log_end_offset))
+
+    def expire_producers(self, most: int) -> bool:
+        """Forget producers that were silent for long, ``most`` at once; whether there may be more of them."""
+        return self._producers.expire(most)
+
     # --- flushing and closing ---
 
     def flush(self, *, sealed_only: bool = False) -> int:
@@ -338,8 +356,8 @@ class Log:
             if not self.failed and self.size:  # an empty log has nothing that must survive a power cut
                 self.flush()
                 with self._disk.during("closing"):
-                    if len(self._producers.states):
-                        self._producers.save(self.log_end_offset)
+                    if self._producers.states:
+                        self._producers.save(self._producers.snapshot(self.log_end_offset))
                     self._segments.close()
         finally:
             self.discard()
@@ -347,6 +365,7 @@ class Log:
     def discard(self) -> None:
         """Let go of all files as they are: for a log that is about to be deleted."""
         self._disk.failure = self._disk.failure or "the log is closed"
+        self._producers.close()
         self._segments.discard()
 
     # --- inside ---
@@ -367,7 +386,6 @@ class Log:
     def _roll(self) -> None:
         with self._disk.during("rolling"):
             self._segments.roll()
-            self._producers.save(self.log_end_offset)
 
     def _prepare_truncation(self, offset: int) -> None:
         self._segments.lower_flushed(offset)

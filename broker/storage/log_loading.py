@@ -9,6 +9,7 @@ from ottla.broker.storage.epochs import EpochCache
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.partition_folder import holds_records
 from ottla.broker.storage.producers.log_producers import LogProducers
+from ottla.broker.storage.producers.memory import ProducerMemory
 from ottla.broker.storage.recovery import RecoveryReport, recover
 from ottla.broker.storage.segments.segment import Segment
 from ottla.broker.storage.segments.segment_files import base_offsets, remove_leftovers
@@ -47,6 +48,7 @@ def load_log(
     recovery_point: int,
     log_start_offset: int,
     precautions: Precautions,
+    producer_memory: ProducerMemory,
 ) -> LoadedLog:
     """Open what ``folder`` holds. A log that was closed cleanly is only glanced at. Slow."""
     remove_leftovers(folder)
@@ -83,7 +85,7 @@ def load_log(
     if not segments:
         segments = [Segment.create(folder, log_start_offset, config.index_interval_bytes)]
     epochs.truncate_from_end(segments[-1].next_offset)
-    return LoadedLog(segments, epochs, report, LogProducers.load(folder, segments))
+    return LoadedLog(segments, epochs, report, LogProducers.load(folder, segments, producer_memory))
 
 
 def _open_segments(folder: Path, config: LogConfig, log_start_offset: int) -> list[Segment]:

@@ -12,7 +12,7 @@ from ottla.client.consuming.deserializing import Deserializing
 from ottla.client.consuming.fetched import unreadable
 from ottla.client.consuming.subscription import Assigned
 from ottla.client.records import FetchedBatch, Record
-from ottla.wire.errors import OttlaError
+from ottla.wire.errors import CorruptMessage, OttlaError
 from ottla.wire.names import TopicPartition
 from ottla.wire.records import RecordBatch
 
@@ -58,7 +58,7 @@ class _InHand(NamedTuple):
 
 @dataclass(slots=True)
 class _Failure:
-    """Why a partition cannot be read, as long as nobody seeks; ``raised`` once the caller has heard of it."""
+    """Why a partition cannot be read, as of one attempt; ``raised`` once the caller has heard of this attempt."""
 
     state: Assigned
     position_version: int
@@ -112,10 +112,11 @@ class Inbox:
         self.on_data()
 
     def fail(self, state: Assigned, error: OttlaError) -> None:
-        """A partition cannot be read: the caller hears of it after what came before, and again until it seeks."""
-        known = self._failures.get(state.where)
-        raised = known is not None and known.state is state and not known.stale and known.raised
-        self._failures[state.where] = _Failure(state, state.position_version, error, raised)
+        """A partition cannot be read. The caller hears of it after the records before it: now, after every further attempt
+
+        that fails, and whenever there is nothing else to give; until it seeks, or the partition can be read.
+        """
+        self._failures[state.where] = _Failure(state, state.position_version, error)
         self.on_data()
 
     @property
@@ -123,9 +124,15 @@ class Inbox:
         return bool(self._failures)
 
     def recovered(self, state: Assigned) -> None:
-        """A partition can be read after all."""
+        """Records of a partition came that can be read."""
         if self._failures:
             self._failures.pop(state.where, None)
+
+    def not_refused(self, state: Assigned) -> None:
+        """A leader did not refuse a partition, but had nothing of it to give: that does not make a damaged batch readable."""
+        failure = self._failures.get(state.where)
+        if failure is not None and not isinstance(failure.error, CorruptMessage):
+            self.recovered(state)
 
     def holds(self, state: Assigned) -> bool:
         """Whether records of a partition are here that the caller has not taken."""

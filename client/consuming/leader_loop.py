@@ -15,14 +15,14 @@ from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig
 from ottla.client.connections import FETCH_LANE
 from ottla.client.consuming.fetch_session import Changes, FetchSession
-from ottla.client.consuming.fetched import unpack
+from ottla.client.consuming.fetched import unpack, unreadable
 from ottla.client.consuming.inbox import Inbox
 from ottla.client.consuming.subscription import Assigned, Subscription
 from ottla.net.channel import Channel
 from ottla.net.exchange import Answer
 from ottla.net.retry import backoff
 from ottla.net.timer import Timer
-from ottla.wire.errors import ClientTimeout, FetchSessionIdNotFound, OffsetOutOfRange, OttlaError
+from ottla.wire.errors import ClientTimeout, CorruptMessage, FetchSessionIdNotFound, OffsetOutOfRange, OttlaError
 from ottla.wire.names import NO_LEADER, TopicPartition
 from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
@@ -251,16 +251,17 @@ class LeaderLoop:
             if part.error_code:
                 refused.append(where)
                 self._part_failed(named.state, part)
-            elif records:
-                self._received(named.state, records)
+            elif records and not self._received(named.state, records):
+                refused.append(where)
         if self._inbox.has_failures:
             for state in changes.readable(refused):
-                self._inbox.recovered(state)
+                self._inbox.not_refused(state)
         if not response.kept:
             session.forget()
         return something
 
-    def _received(self, state: Assigned, records: memoryview) -> None:
+    def _received(self, state: Assigned, records: memoryview) -> bool:
+        """Take the batches up to the first that cannot be read; whether all of them can."""
         batches, error = unpack(state.where, records, state.fetch_offset, verify=self._config.check_crcs)
         if batches:
             self._inbox.put(state, batches)
@@ -269,9 +270,12 @@ class LeaderLoop:
             self._give_up(state, error)
         else:
             self._inbox.recovered(state)
+        return error is None
 
     def _part_failed(self, state: Assigned, part: FetchPartResult) -> None:
         error = part.error(topic=state.where.topic, partition=state.where.partition)
+        if isinstance(error, CorruptMessage):  # the broker cannot read what is there, nor say where it ends
+            error = unreadable(state.where, state.fetch_offset, state.fetch_offset + 1, error)
         if isinstance(error, OffsetOutOfRange) and self._config.auto_offset_reset != "none":
             self._out_of_range(state, part)
         elif not error.retriable:
@@ -300,7 +304,7 @@ class LeaderLoop:
         self._owner.look_again()
 
     def _give_up(self, state: Assigned, error: OttlaError) -> None:
-        """The caller must hear of it, after what came before; it is tried again all the same."""
+        """The caller must hear of it, after what came before. It is tried again all the same: another leader may have it."""
         self._hold(state, self._config.retry_backoff_max_ms / 1000)
         self._inbox.fail(state, error)
 

@@ -7,7 +7,7 @@ assigns.) A static member is taken by its instance id, which it keeps.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ottla.client.groups.sticky import assign_sticky, current_owners
+from ottla.client.groups.sticky import assign_sticky, claims_of
 from ottla.wire.consumer_protocol import Subscription
 from ottla.wire.names import TopicPartition
 
@@ -59,10 +59,19 @@ def assign_round_robin(partitions: Mapping[str, int], members: Mapping[str, Subs
 
 
 def assign_cooperatively(partitions: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignments:
-    """As sticky; but what somebody else still has is given to nobody yet: its owner is told to let go, and joins again."""
-    owners = current_owners(partitions, members)
+    """As sticky, but a partition that another member claims is given to nobody in this generation.
+
+    Its claimants are not assigned it, so they revoke it and join again; the next generation gives it away. Invariant [I22]:
+    every claim counts, also that of a member which does not subscribe to the topic any more: it still reads and commits.
+    """
+    claims = claims_of(members)
+
+    def may_have(member: str, where: TopicPartition) -> bool:
+        found = claims.get(where)
+        return found is None or found.owner == member or found.members == {member}
+
     assigned = assign_sticky(partitions, members)
-    return {member: [where for where in got if owners.get(where, member) == member] for member, got in assigned.items()}
+    return {member: [where for where in got if may_have(member, where)] for member, got in assigned.items()}
 
 
 ASSIGNORS = {

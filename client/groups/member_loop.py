@@ -172,9 +172,9 @@ class GroupMember:
         await self._until_somebody_polls()
         self._changed.clear()
         await self._topics.look()
-        if not self._cooperative:
-            await self._revoke(self._reader.owned())
-        joined = await self._join()
+        topics = tuple(self._topics.names)
+        await self._revoke(self._to_revoke_before_joining(topics))
+        joined = await self._join(topics)
         try:
             assignment = await self._sync(joined)
         except RebalanceInProgress:
@@ -184,11 +184,20 @@ class GroupMember:
 
     # --- joining ---------------------------------------------------------------------------------------------------------
 
-    async def _join(self) -> JoinGroupResponse:
+    def _to_revoke_before_joining(self, topics: tuple[str, ...]) -> set[TopicPartition]:
+        """Everything, unless the group rebalances cooperatively: then only partitions of topics that are not subscribed.
+
+        Invariant [I22]: a member owns nothing that it does not subscribe to while the group decides who gets what. A leader may
+        take such a partition for free and assign it while this member still reads it and may commit (Kafka's assignors do).
+        """
+        return {where for where in self._reader.owned() if not self._cooperative or where.topic not in topics}
+
+    async def _join(self, topics: tuple[str, ...]) -> JoinGroupResponse:
+        """Join with these topics, even if the subscription changes meanwhile: then this member joins once more afterwards."""
         rebalance_s = self._config.max_poll_interval_ms / 1000
         while True:
             owned = tuple(sorted(self._reader.owned()))
-            metadata = encode_subscription(Subscription(tuple(self._topics.names), None, owned, self.generation))
+            metadata = encode_subscription(Subscription(topics, None, owned, self.generation))
             request = JoinGroupRequest(
                 self.group_id, self._config.session_timeout_ms, self._config.max_poll_interval_ms, self.member_id,
                 self.instance_id, PROTOCOL_TYPE,

@@ -1,6 +1,7 @@
 """Sharing partitions so that few change hands: everybody keeps what it has, as far as that is a fair share. Pure."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ottla.wire.consumer_protocol import Subscription
 from ottla.wire.names import TopicPartition
@@ -8,23 +9,38 @@ from ottla.wire.names import TopicPartition
 Assigned = dict[str, list[TopicPartition]]
 
 
-def current_owners(partitions: Mapping[str, int], members: Mapping[str, Subscription]) -> dict[TopicPartition, str]:
-    """Who has what, of what there is and is still wanted.
+class Claims(NamedTuple):
+    """Who says that it owns one partition, as members say when they join."""
 
-    Of two who claim the same, the one of the later generation has it; of the same generation nobody: one of them is wrong.
-    """
-    claims: dict[TopicPartition, tuple[int, str | None]] = {}
+    members: frozenset[str]
+    """Every member that claims it, whether or not it still subscribes to the topic."""
+    owner: str | None
+    """The only one of them that claims it in the latest generation; None if several do, because one of them is wrong."""
+
+
+def claims_of(members: Mapping[str, Subscription]) -> dict[TopicPartition, Claims]:
+    """All claims of ownership, by partition."""
+    generations: dict[TopicPartition, dict[str, int]] = {}
     for member in sorted(members):
-        wants = members[member]
-        for where in wants.owned:
-            if where.topic not in wants.topics or where.partition >= partitions.get(where.topic, 0):
-                continue
-            generation, _ = claims.get(where, (-2, None))
-            if wants.generation > generation:
-                claims[where] = wants.generation, member
-            elif wants.generation == generation:
-                claims[where] = generation, None
-    return {where: owner for where, (_, owner) in claims.items() if owner is not None}
+        for where in members[member].owned:
+            generations.setdefault(where, {})[member] = members[member].generation
+    claims = {}
+    for where, by_member in generations.items():
+        latest = max(by_member.values())
+        newest = [member for member, generation in by_member.items() if generation == latest]
+        claims[where] = Claims(frozenset(by_member), newest[0] if len(newest) == 1 else None)
+    return claims
+
+
+def current_owners(partitions: Mapping[str, int], members: Mapping[str, Subscription]) -> dict[TopicPartition, str]:
+    """Who may keep what: the owner of every partition that exists and that its owner still subscribes to."""
+    return {
+        where: claims.owner
+        for where, claims in claims_of(members).items()
+        if claims.owner is not None
+        and where.topic in members[claims.owner].topics
+        and where.partition < partitions.get(where.topic, 0)
+    }
 
 
 def assign_sticky(partitions: Mapping[str, int], members: Mapping[str, Subscription]) -> Assigned:

@@ -13,6 +13,9 @@ from ottla.wire.names import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+EXPIRED_AT_ONCE = 1000
+"""Producers that are forgotten before the event loop sees to others."""
+
 
 @dataclass(frozen=True, slots=True)
 class CleanIntervals:
@@ -78,12 +81,24 @@ class CleanLoop:
                         await asyncio.to_thread(log.remove_deleted_files)
         await asyncio.to_thread(self._log_dir.checkpoint_log_start_offsets)
 
-    async def checkpoint_recovery_points(self) -> None:
-        """Flush sealed segments, so that a crash costs no more than a look at the active ones, and note how far."""
+    async def expire_producers(self) -> None:
+        """Forget idempotent producers that were silent for producer.id.expiration.ms, some at a time."""
         for log in list(self._log_dir.logs.values()):
-            if log.flushed_up_to < log.sealed_up_to and not log.failed:
-                with _one_failing_alone(log):
+            while log.expire_producers(EXPIRED_AT_ONCE):  # noqa: ASYNC110  # others have their turn in between
+                await asyncio.sleep(0)
+
+    async def checkpoint_recovery_points(self) -> None:
+        """Flush sealed segments, so that a crash costs no more than a look at the active ones, and note how far.
+
+        What is known of producers is saved with them: nothing of that happens at the roll itself, where a producer waits.
+        """
+        for log in list(self._log_dir.logs.values()):
+            with _one_failing_alone(log):
+                if log.flushed_up_to < log.sealed_up_to and not log.failed:
                     await asyncio.to_thread(log.flush, sealed_only=True)
+                save_producers = log.producers_to_save()
+                if save_producers is not None:
+                    await asyncio.to_thread(save_producers)
         await asyncio.to_thread(self._log_dir.checkpoint_recovery_points)
 
     async def checkpoint_high_watermarks(self) -> None:
@@ -101,6 +116,7 @@ class CleanLoop:
         intervals = self._intervals
         plan: list[tuple[Callable[[], Awaitable[None]], int | None]] = [
             (self.apply_retention, intervals.log_retention_check_interval_ms),
+            (self.expire_producers, intervals.log_retention_check_interval_ms),
             (self.checkpoint_recovery_points, intervals.log_flush_offset_checkpoint_interval_ms),
             (self.checkpoint_high_watermarks, intervals.replica_high_watermark_checkpoint_interval_ms),
             (self.flush, intervals.log_flush_interval_ms),

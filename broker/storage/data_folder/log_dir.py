@@ -23,6 +23,7 @@ from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.log_loading import Precautions
 from ottla.broker.storage.partition_folder import DELETE_SUFFIX, holds_records, read_topic_id
+from ottla.broker.storage.producers.memory import ProducerMemory
 from ottla.broker.storage.recovery import RecoveryReport
 from ottla.wire.errors import InconsistentTopicId, OttlaError, StorageError
 from ottla.wire.log_layout import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, partition_of
@@ -39,7 +40,14 @@ logger = logging.getLogger(__name__)
 class LogDir:
     """See the module. Made by ``LogDir.open``; ``logs`` and ``failed`` hold every partition found or created."""
 
-    def __init__(self, folder: Path, lock: FolderLock, data_uuid: str, marker: ShutdownMarker) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        lock: FolderLock,
+        data_uuid: str,
+        marker: ShutdownMarker,
+        producer_memory: ProducerMemory | None = None,
+    ) -> None:
         self.folder = folder
         self.data_uuid = data_uuid
         self.stamps = DataStamps(folder)
@@ -47,6 +55,7 @@ class LogDir:
         self.failed: dict[TopicPartition, str] = {}
         self._lock = lock
         self._marker = marker
+        self.producer_memory = producer_memory or ProducerMemory()
         self._names = FolderNames(folder)
         self.was_empty = False
         """Whether nothing at all was in the folder before."""
@@ -63,6 +72,7 @@ class LogDir:
         cluster_id: str,
         config_for: Callable[[str], LogConfig],
         boot_id: str | None = None,
+        producer_memory: ProducerMemory | None = None,
     ) -> "LogDir":
         """Lock ``folder`` and open all logs in it, recovering them if the last run did not end cleanly. Slow."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +82,7 @@ class LogDir:
             fresh = not (folder / FILE_NAME).exists() and not _partition_folders(folder)
             data_uuid = claim_data_folder(folder, broker_id, cluster_id)
             marker = ShutdownMarker(folder, boot_id or current_boot_id(), fresh=fresh)
-            log_dir = cls(folder, lock, data_uuid, marker)
+            log_dir = cls(folder, lock, data_uuid, marker, producer_memory)
             log_dir.was_empty = was_empty
             log_dir._open_logs(config_for)
         except BaseException:
@@ -127,8 +137,9 @@ class LogDir:
             for checkpoint in (self._recovery_points, self._log_starts, self._high_watermarks):
                 checkpoint.forget(partition)
             log = Log.open(
-                self.folder / str(partition), topic_id, config, clean=True, precautions=self._precautions(partition)
-            )
+                self.folder / str(partition), topic_id, config, clean=True, precautions=self._precautions(partition),
+                producer_memory=self.producer_memory,
+            )  # fmt: skip
             self._names.made()
             self.logs[partition] = log
             logger.info("log created: partition=%s topic_id=%s", partition, topic_id)
@@ -211,6 +222,7 @@ class LogDir:
                 recovery_point=self._recovery_points.offsets.get(partition, 0),
                 log_start_offset=self._log_starts.offsets.get(partition, 0),
                 precautions=self._precautions(partition),
+                producer_memory=self.producer_memory,
             )
         except (OSError, OttlaError, ValueError) as error:
             logger.error("log failed to open: partition=%s error=%s", partition, error)

@@ -1,10 +1,12 @@
 """The producers of one log: what its batches tell of them, and the file that saves reading all of it again."""
 
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ottla.broker.storage.producers.decision import Sent
-from ottla.broker.storage.producers.snapshot import forget_producers, load_producers, save_producers
+from ottla.broker.storage.producers.memory import ProducerMemory
+from ottla.broker.storage.producers.snapshot import Snapshot, SnapshotFile, load_producers
 from ottla.broker.storage.producers.states import ProducerStates
 from ottla.broker.storage.segments.segment import Segment
 from ottla.wire.batch import HEADER_SIZE, BatchHeader, read_fields
@@ -17,17 +19,23 @@ _STEP_BACK = 64 * 1024
 class LogProducers:
     """See the module. ``states`` is what is known now."""
 
-    def __init__(self, folder: Path, states: ProducerStates) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, states: ProducerStates, memory: ProducerMemory, saved_up_to: int = 0) -> None:
         self.states = states
+        self.saved_up_to = saved_up_to
+        """The offset that the snapshot stands for."""
+        self._memory = memory
+        self._file = SnapshotFile(folder)
 
     @classmethod
-    def load(cls, folder: Path, segments: Sequence[Segment]) -> "LogProducers":
+    def load(cls, folder: Path, segments: Sequence[Segment], memory: ProducerMemory) -> "LogProducers":
         """From the snapshot, and from the batches behind it. Slow."""
-        offset, states = load_producers(folder)
+        # In a thread: what other partitions remember must not change meanwhile, so it counts by itself until it is read.
+        offset, states = load_producers(folder, ProducerMemory(memory.limit_bytes))
         if offset > segments[-1].next_offset or offset < segments[0].base_offset:
-            offset, states = 0, ProducerStates()
-        return cls(folder, read_producers(segments, offset, states))
+            offset, states = 0, ProducerStates(ProducerMemory(memory.limit_bytes))
+        read_producers(segments, offset, states)
+        states.use(memory)
+        return cls(folder, states, memory, offset)
 
     def repeated(self, batches: Sequence[tuple[int, BatchHeader]], *, may_have_forgotten: bool) -> Sent | None:
         """The batch in the log that an idempotent producer sends again, None if it sends the next one [I21]."""
@@ -39,23 +47,40 @@ class LogProducers:
 
     def note(self, header: BatchHeader, first_offset: int) -> None:
         """A batch of a producer stands in the log."""
-        self.states.note(header, first_offset)
+        self.states.note(header, first_offset, time.monotonic())
 
-    def save(self, offset: int) -> None:
-        """Write down what is known before ``offset``, the log's end."""
-        save_producers(self._folder, offset, self.states)
+    def snapshot(self, offset: int) -> Snapshot:
+        """What is known before ``offset``, the log's end; for ``save``."""
+        return Snapshot(offset, self.states, self._file.version)
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Write a snapshot, unless the log was cut or closed meanwhile. Slow, and safe in a thread."""
+        if self._file.write(snapshot):
+            self.saved_up_to = snapshot.offset
+
+    def expire(self, most: int) -> bool:
+        """Forget producers that were silent for producer.id.expiration.ms; whether there may be more of them."""
+        return self.states.expire(time.monotonic(), most)
 
     def truncate(self, offset: int, segments: Sequence[Segment]) -> None:
         """The log was cut at ``offset``, and has these segments left."""
-        forget_producers(self._folder)
+        self._file.forget()
+        self.saved_up_to = 0
         unknown = self.states.truncate(offset)
         for header in _last_batches(segments, unknown) if unknown else ():
-            self.states.note(header, header.base_offset)
+            self.note(header, header.base_offset)
 
     def clear(self) -> None:
         """The log was emptied."""
-        forget_producers(self._folder)
-        self.states = ProducerStates()
+        self._file.forget()
+        self.saved_up_to = 0
+        self.states.close()
+        self.states = ProducerStates(self._memory)
+
+    def close(self) -> None:
+        """The log is closed, or about to be deleted."""
+        self._file.close()
+        self.states.close()
 
 
 def read_producers(segments: Iterable[Segment], from_offset: int, producers: ProducerStates) -> ProducerStates:
@@ -66,7 +91,7 @@ def read_producers(segments: Iterable[Segment], from_offset: int, producers: Pro
         for batch in segment.walk(segment.position_of(max(from_offset, segment.base_offset))):
             header = read_fields(segment.read(batch.position, batch.position + HEADER_SIZE))
             if header.producer_id >= 0 and header.base_offset >= from_offset:
-                producers.note(header, header.base_offset)
+                producers.note(header, header.base_offset, time.monotonic())
     return producers
 
 

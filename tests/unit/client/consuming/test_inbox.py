@@ -201,9 +201,25 @@ def test_failure_of_a_partition_is_heard_of_though_others_have_records():
         box.take_records(1)
     assert offsets(box.take_records(1)) == [0], "and then the others go on"
     box.fail(state, OffsetOutOfRange("still gone"))
+    with pytest.raises(OffsetOutOfRange, match="still"):
+        box.take_records(1)
     assert offsets(box.take_records(5)) == [1, 2]
     with pytest.raises(OffsetOutOfRange, match="still"):
         box.take_records(1)
+
+
+def test_damaged_batch_stays_a_failure_until_records_of_its_partition_come():
+    box, state = inbox(), partition()
+    box.fail(state, UnreadableRecords("damaged"))
+    box.not_refused(state)
+    for _ in range(2):
+        with pytest.raises(UnreadableRecords):
+            box.take_records(10)
+    box.recovered(state)
+    assert box.take_records(10) == []
+    box.fail(state, OffsetOutOfRange("gone"))
+    box.not_refused(state)
+    assert box.take_records(10) == []
 
 
 def test_trouble_is_raised_only_if_trying_again_is_useless():

@@ -122,21 +122,40 @@ def test_cooperative_groups_never_give_what_another_still_has_and_come_to_rest(
         joining = owning({member: got for member, got in held.items() if member in later}, later, generation)
         given_now = ASSIGNORS["cooperative-sticky"].assign(partitions, joining)
         for member, got in given_now.items():
-            others = {where for other in joining if other != member for where in joining[other].owned}
-            still_wanted = {where for where in others if any(where.topic in joining[m].topics for m in joining)}
-            assert not set(got) & {where for where in still_wanted if _owner(where, joining) not in (None, member)}
+            claimed = {where for other in joining if other != member for where in joining[other].owned}
+            assert not set(got) & claimed
         held, generation = given_now, generation + 1
     assert sorted(chain.from_iterable(held.values())) == everything(partitions, later)
-
-
-def _owner(where: TopicPartition, members: dict[str, Subscription]) -> str | None:
-    return next((m for m, one in members.items() if where in one.owned and where.topic in one.topics), None)
 
 
 def test_of_two_who_claim_the_same_the_later_generation_has_it() -> None:
     t0 = TopicPartition("t", 0)
     members = {"a": Subscription(("t",), None, (t0,), 3), "b": Subscription(("t",), None, (t0,), 5)}
     assert short(ASSIGNORS["cooperative-sticky"].assign({"t": 1}, members)) == {"a": "", "b": "t0"}
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        # a has narrowed its subscription and still owns t0: b gets it in the next generation, not in this one.
+        ({"a": ("u", "t0", 5), "b": ("t", "", 5)}, {"a": "", "b": ""}),
+        ({"a": ("u", "", 6), "b": ("t", "", 6)}, {"a": "", "b": "t0"}),
+        # A claim of an older generation does not make b the owner while a, which has narrowed its subscription, claims t0 too.
+        ({"a": ("u", "t0", 5), "b": ("t", "t0", 4)}, {"a": "", "b": ""}),
+        # Two claims of one generation: both must revoke t0 before anybody gets it.
+        ({"a": ("t", "t0", 5), "b": ("t", "t0", 5)}, {"a": "", "b": ""}),
+        # The owner keeps t0 whatever an older claim says, but it is not transferred to c while b claims it.
+        ({"a": ("t", "t0", 5), "b": ("t", "t0", 4), "c": ("t", "", 5)}, {"a": "t0", "b": "", "c": ""}),
+    ],
+)
+def test_cooperative_group_transfers_no_partition_that_somebody_claims(
+    members: dict[str, tuple[str, str, int]], expected: dict[str, str]
+) -> None:
+    joining = {
+        member: Subscription(tuple(topics), None, tuple(TopicPartition("t", 0) for _ in owned.split()), generation)
+        for member, (topics, owned, generation) in members.items()
+    }
+    assert short(ASSIGNORS["cooperative-sticky"].assign({"t": 1}, joining)) == expected
 
 
 def test_two_hundred_members_and_a_thousand_partitions_are_shared_at_once() -> None:

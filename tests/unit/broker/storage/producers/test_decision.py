@@ -4,13 +4,23 @@ import re
 
 import pytest
 
-from ottla.broker.storage.producers.decision import SEQUENCES, WINDOW, Entry, Sent, decide, entry_with
+from ottla.broker.storage.producers.decision import (
+    SEQUENCES,
+    WINDOW,
+    Entry,
+    Sent,
+    batches_of,
+    decide,
+    entry_with,
+    packed,
+)
 from ottla.wire.batch import BatchHeader, build_batch, read_header
 
 PRODUCER = 7
 
 # known: the producer's epoch, then its batches as first-last sequence @ first offset; "-" if the partition does not know it.
-# batch: its epoch, then its first-last sequence. lost: whether records were deleted, so that a producer may be forgotten.
+# batch: its epoch, then its first-last sequence. lost: whether records were deleted, so that a producer may be forgotten
+# (yes), or this very one may have been evicted because memory was full (evicted).
 # BIG is the last sequence number before they begin anew with 0.
 TABLE = """
     case                                    | known                    | batch        | lost | becomes
@@ -29,7 +39,10 @@ TABLE = """
     one that was sent in other batches      | e0 0-4@100 5-9@130       | e0 0-9       | no   | DuplicateSequenceNumber
     part of one                             | e0 0-4@100 5-9@130       | e0 5-6       | no   | DuplicateSequenceNumber
     one from before all that is remembered  | e0 50-54@100             | e0 0-4       | no   | DuplicateSequenceNumber
-    one that begins in a known one          | e0 0-4@100               | e0 4-6       | no   | DuplicateSequenceNumber
+    stored as parts of two others           | e0 0-4@100 5-9@130       | e0 3-7       | no   | DuplicateSequenceNumber
+    one that begins in a known one          | e0 0-4@100               | e0 4-6       | no   | OutOfOrderSequenceNumber
+    half of it is stored (5-14 after 0-9)   | e0 0-9@100               | e0 5-14      | no   | OutOfOrderSequenceNumber
+    stored but for its last record          | e0 0-4@100 5-9@130       | e0 0-10      | no   | OutOfOrderSequenceNumber
     one is missing                          | e0 0-4@100               | e0 6-9       | no   | OutOfOrderSequenceNumber
     one is missing, whatever was deleted    | e0 0-4@100               | e0 6-9       | yes  | OutOfOrderSequenceNumber
     ----------------------------------------|--------------------------|--------------|------|-------------------------
@@ -44,7 +57,16 @@ TABLE = """
     behind one over the end                 | e0 BIG-1@100             | e0 2-2       | no   | stored
     one over the end again                  | e0 BIG-1@100             | e0 BIG-1     | no   | there: 100-102
     one before the end, long ago            | e0 BIG-1@100             | e0 2147483000-2147483004 | no | DuplicateSequenceNumber
+    half of it is stored, over the end      | e0 7-BIG@100             | e0 BIG-0     | no   | OutOfOrderSequenceNumber
     one is missing behind the end           | e0 BIG-1@100             | e0 3-3       | no   | OutOfOrderSequenceNumber
+    ----------------------------------------|--------------------------|--------------|------|-------------------------
+    it has expired, and may repeat its first| e2                       | e2 0-4       | no   | UnknownProducerId
+    it has expired, and goes on             | e2                       | e2 5-9       | no   | UnknownProducerId
+    it has expired, and begins anew         | e2                       | e3 0-4       | no   | stored
+    it has expired, an epoch that is over   | e2                       | e1 0-4       | no   | InvalidProducerEpoch
+    it may be evicted, and may be new       | -                        | e0 0-4       | evicted | UnknownProducerId
+    it may be evicted, and goes on          | -                        | e0 5-9       | evicted | UnknownProducerId
+    known again since it was evicted        | e0 5-9@100               | e0 10-14     | evicted | stored
     ----------------------------------------|--------------------------|--------------|------|-------------------------
     no sequence                             | -                        | e0 -1-0      | no   | InvalidRecord
     no epoch                                | e0 0-4@100               | e-1 5-9      | no   | InvalidRecord
@@ -77,7 +99,7 @@ def known_of(text: str) -> Entry | None:
         numbers, _, offset = batch.partition("@")
         first, last = sequences(numbers)
         sent.append(Sent(first, last, int(offset), int(offset) + count_of(first, last) - 1))
-    return Entry(int(epoch[1:]), tuple(sent))
+    return Entry(int(epoch[1:]), packed(sent))
 
 
 def header(epoch: int, first: int, last: int) -> BatchHeader:
@@ -95,7 +117,9 @@ def batch_of(text: str) -> BatchHeader:
 
 @pytest.mark.parametrize(("known", "batch", "lost", "becomes"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_what_becomes_of_a_batch(known: str, batch: str, lost: str, becomes: str) -> None:
-    decision = decide(known_of(known), batch_of(batch), may_have_forgotten=lost == "yes")
+    decision = decide(
+        known_of(known), batch_of(batch), may_have_forgotten=lost != "no", may_be_evicted=lost == "evicted"
+    )
     if isinstance(decision, Sent):
         told = f"there: {decision.first_offset}-{decision.last_offset}"
     else:
@@ -109,10 +133,10 @@ def test_what_was_stored_is_remembered_as_far_back_as_a_producer_may_repeat_it()
         batch = header(0, 2 * number, 2 * number + 1)
         assert decide(known, batch, may_have_forgotten=False) is None
         known = entry_with(known, batch, 1000 + 2 * number)
-        assert decide(known, batch, may_have_forgotten=False) == known.batches[-1]
+        assert decide(known, batch, may_have_forgotten=False) == batches_of(known)[-1]
     assert known is not None
-    assert [sent.first_sequence for sent in known.batches] == list(range(10, 2 * WINDOW + 10, 2))
-    assert known.batches[-1] == Sent(2 * WINDOW + 8, 2 * WINDOW + 9, 1000 + 2 * WINDOW + 8, 1000 + 2 * WINDOW + 9)
+    assert [sent.first_sequence for sent in batches_of(known)] == list(range(10, 2 * WINDOW + 10, 2))
+    assert batches_of(known)[-1] == Sent(2 * WINDOW + 8, 2 * WINDOW + 9, 1000 + 2 * WINDOW + 8, 1000 + 2 * WINDOW + 9)
 
 
 def test_a_new_epoch_makes_the_one_before_forgotten() -> None:

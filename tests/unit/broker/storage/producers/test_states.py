@@ -4,10 +4,9 @@ import random
 
 import pytest
 
-from ottla.broker.storage.producers import states as states_module
 from ottla.broker.storage.producers.states import ProducerStates
 from ottla.wire.batch import BatchHeader, build_batch, read_header
-from ottla.wire.errors import DuplicateSequenceNumber, OttlaError, OutOfOrderSequenceNumber
+from ottla.wire.errors import DuplicateSequenceNumber, OttlaError
 
 PRODUCER = 7
 
@@ -25,18 +24,6 @@ def stored(*sequences: int) -> ProducerStates:
     for offset, sequence in enumerate(sequences):
         states.note(header(sequence), offset)
     return states
-
-
-def test_each_producer_is_known_by_itself_and_the_silent_ones_are_forgotten_first(monkeypatch) -> None:
-    monkeypatch.setattr(states_module, "PRODUCERS_MAX", 2)
-    states = stored(0)
-    states.note(header(0, producer=8), 1)
-    states.note(header(1), 2)
-    states.note(header(0, producer=9), 3)
-    assert [producer for producer, _, _ in states.dump()] == [PRODUCER, 9]
-    assert states.check(header(2), may_have_forgotten=False) is None
-    with pytest.raises(OutOfOrderSequenceNumber):
-        states.check(header(1, producer=8), may_have_forgotten=False)
 
 
 def test_what_is_cut_is_forgotten_and_whose_earlier_batches_must_be_looked_for_is_told() -> None:
@@ -57,7 +44,8 @@ def test_whose_present_epoch_is_cut_may_have_had_another_before() -> None:
 
 def test_what_is_dumped_is_restored() -> None:
     states, restored = stored(*range(60)), ProducerStates()
-    restored.restore(states.dump())
+    for producer, entry in states.entries():
+        restored.restore(producer, entry)
     assert restored.dump() == states.dump()
     assert restored.check(header(60), may_have_forgotten=False) is None
 
