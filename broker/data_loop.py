@@ -77,7 +77,8 @@ class DataLoop:
         broker_epoch = membership.identity.broker_epoch
         if not membership.registered:
             return
-        if membership.data is not DataState.WHOLE and self._heard_in != broker_epoch:
+        is_whole = membership.data is DataState.WHOLE and not membership.has_losses
+        if not is_whole and self._heard_in != broker_epoch:
             # The controller speaks of a partition that is affected only after it has written that this replica does not
             # count there. If this life ends before, the next one says the same again.
             if self._all_told(broker_epoch):
@@ -96,7 +97,10 @@ class DataLoop:
         if await mark_reported(self._session, membership.identity.broker_id, broker_epoch):
             await asyncio.to_thread(self._trust.reported)
             self._heard_in = broker_epoch
-            logger.info("the controller has acted on lost data data=%s", membership.data.value)
+            logger.info(
+                "the controller has acted on lost data data=%s lost_partitions=%d",
+                membership.data.value, len(membership.lost_partitions),
+            )  # fmt: skip
             membership.held = False
             self._resume()
 

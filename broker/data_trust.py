@@ -9,7 +9,11 @@ import uuid
 from collections.abc import Sequence
 
 from ottla.broker.storage.data_folder.log_dir import LogDir
+from ottla.wire.names import TopicPartition
 from ottla.zk.znodes.brokers import BrokerDataZnode, DataState
+
+LOST_PARTITIONS_MAX = 2000
+"""How many lost partitions a registration names: a znode has room for a megabyte, and a topic's name for 249 characters."""
 
 
 class DataTrust:
@@ -25,11 +29,26 @@ class DataTrust:
     def judge(self, known: BrokerDataZnode | None) -> DataState:
         """What the folders hold, by what ZooKeeper knows of them. A folder that it has never known is new, and may be empty."""
         self.why_lost = self._why_not(known) if known is not None else ""
+        if not self.why_lost and len(self.lost_partitions()) > LOST_PARTITIONS_MAX:
+            self.why_lost = f"more than {LOST_PARTITIONS_MAX} partitions are missing or too short"
         if self.why_lost:
             return DataState.LOST
         if any(log_dir.tail_unreported for log_dir in self._log_dirs):
             return DataState.TAIL_SUSPECT
         return DataState.WHOLE
+
+    def lost_partitions(self) -> frozenset[TopicPartition]:
+        """The partitions whose records are missing by what the checkpoints say; the registration must name them.
+
+        A folder that somebody moved to another data folder is not missing.
+        """
+        for log_dir in self._log_dirs:
+            log_dir.lost.announced = frozenset(
+                where
+                for where in log_dir.lost.losses
+                if where in log_dir.logs or not any(where in other.logs for other in self._log_dirs)
+            )
+        return frozenset[TopicPartition]().union(*(log_dir.lost.announced for log_dir in self._log_dirs))
 
     def _why_not(self, known: BrokerDataZnode) -> str:
         """Why the folders are not those that were stamped last; empty if they are."""

@@ -16,6 +16,7 @@ from ottla.broker.storage.data_folder.shutdown_marker import current_boot_id
 from ottla.net.retry import backoff
 from ottla.wire.errors import OttlaError
 from ottla.wire.messages import BrokerEndpoint, ListenerAddress
+from ottla.wire.names import TopicPartition
 from ottla.zk.membership import read_data, register
 from ottla.zk.operations import Stat
 from ottla.zk.session.session import ZkSession
@@ -60,8 +61,15 @@ class MembershipLoop:
         """Whether records must not be taken yet, for others would count them: the loss of earlier ones was not acted on."""
         self.data = DataState.WHOLE
         """What was said at the last registration of the data folders."""
+        self.lost_partitions: frozenset[TopicPartition] = frozenset()
+        """The partitions whose records were said to be lost then, where the data folders as such are not."""
         self.on_fenced: list[Callable[[], None]] = []
         """All are called when this life of the broker is over, before the next one begins."""
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether the registration said that acknowledged records are missing for sure, in some partition or in all."""
+        return self.data is DataState.LOST or bool(self.lost_partitions)
 
     def set_addresses(self, listeners: tuple[ListenerAddress, ...], inter_broker: str) -> None:
         """Where others find this broker; known once it listens, so before ``start``."""
@@ -145,15 +153,22 @@ class MembershipLoop:
         """Register, and say what the data folders hold by what ZooKeeper knows of them [I14]."""
         self.data = self._trust.judge(await read_data(self._session, self._broker.broker_id))
         # Folders that are not what they should be bear no new stamp: the right ones may be put back yet.
-        self.held = self.data is DataState.LOST
+        is_lost = self.data is DataState.LOST
+        self.lost_partitions = frozenset() if is_lost else self._trust.lost_partitions()
+        self.held = self.has_losses
         if self.held:
             self._give_everything_up()  # what this process did with them before, if it did anything, is over
-        stamped = None if self.held else await self._stamp()
-        broker = replace(self._broker, timestamp_ms=int(time.time() * 1000), data=self.data)
+        stamped = None if is_lost else await self._stamp()
+        broker = replace(
+            self._broker,
+            timestamp_ms=int(time.time() * 1000),
+            data=self.data,
+            lost_partitions=tuple(sorted(map(str, self.lost_partitions))),
+        )
         broker_epoch = await register(
             self._session, broker, incarnation=uuid.uuid4().hex, boot_id=current_boot_id(), data=stamped
         )
-        if self.held:  # not before: a broker whose id is another's looks the same, and has lost nothing
+        if is_lost:  # not before: a broker whose id is another's looks the same, and has lost nothing
             logger.error("the data of this broker is lost: %s", self._trust.why_lost)
         if stamped is not None:
             self._trust.confirmed(stamped)

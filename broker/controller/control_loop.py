@@ -18,6 +18,7 @@ from ottla.broker.controller.removals import Removals
 from ottla.broker.peers import Identity, Probe, probe
 from ottla.wire.control import LeaderAndIsrRequest
 from ottla.wire.errors import StaleBrokerEpoch, StaleControllerEpoch
+from ottla.wire.log_layout import partition_of
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
 from ottla.zk.broker_configs import load_broker_configs
@@ -27,7 +28,7 @@ from ottla.zk.membership import fence, live_brokers
 from ottla.zk.metadata import load_topics
 from ottla.zk.session.session import ZkSession
 from ottla.zk.watches import ChildrenWatch
-from ottla.zk.znodes.brokers import BrokerZnode, DataState
+from ottla.zk.znodes.brokers import BrokerZnode
 from ottla.zk.znodes.isr_changes import IsrChangeZnode
 from ottla.zk.znodes.topics import DeleteTopicZnode
 
@@ -154,7 +155,7 @@ class ControlLoop:
         doubted = {
             i
             for i, broker in brokers.items()
-            if broker.data is not DataState.WHOLE and (i not in known or known[i].epoch != broker.epoch)
+            if broker.lacks_records and (i not in known or known[i].epoch != broker.epoch)
         }
         if doubted:
             await self._executor.read_states(self._state.held_by(doubted), cause)
@@ -259,6 +260,7 @@ class ControlLoop:
                 found.broker_epoch,
                 found.data,
                 found.reported,
+                frozenset(where for name in found.lost_partitions if (where := partition_of(name)) is not None),
             )
             for i, found in live.items()
         }

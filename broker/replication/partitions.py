@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ottla.broker.replication.partition import Partition, PartitionEvents
 from ottla.broker.storage.data_folder.log_dir import LogDir
+from ottla.broker.storage.data_folder.lost_partitions import Loss, Lost
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig, sensible_topic_config
 from ottla.wire.control import PartitionState, StopReplicaPart, TopicConfig
@@ -78,9 +79,10 @@ class Partitions:
         return self._partitions.get((topic, partition))
 
     def names(self) -> set[tuple[str, int]]:
-        """All that are served here, by topic and number; those whose log cannot be opened are not waited for."""
+        """All that are served here, by topic and number; those that cannot be, for want of their log, are not waited for."""
         broken = {where for log_dir in self._log_dirs for where in log_dir.failed}
-        return self._partitions.keys() | broken
+        refused = {where for log_dir in self._log_dirs for where in log_dir.lost.losses.keys() - log_dir.lost.announced}
+        return self._partitions.keys() | broken | refused
 
     def told_in(self, broker_epoch: int) -> set[tuple[str, int]]:
         """All of which the controller has spoken in this life of the broker, and those whose log cannot be opened."""
@@ -116,6 +118,8 @@ class Partitions:
             missing = [state for state in states if (state.topic, state.partition) not in self._partitions]
             made = await asyncio.to_thread(self._open_logs, missing) if missing else {}
             self._check_not_fenced_since(step_downs)
+            await self._settle_losses(states)
+            self._check_not_fenced_since(step_downs)
             for state in states:
                 where = TopicPartition(state.topic, state.partition)
                 try:
@@ -139,6 +143,33 @@ class Partitions:
                     failed[where] = error
                 self._told[where] = broker_epoch, self._broker_id in state.lost
         return failed
+
+    async def _settle_losses(self, states: Sequence[PartitionState]) -> None:
+        """Forget losses that the controller has acted on: it does not count this replica any more, or elected it all the same.
+
+        Where it names this replica as lost, the partition waits for its records, and the next registration says so again.
+        """
+        for log_dir in self._log_dirs:
+            settled = {
+                where: lost.loss
+                for state in states
+                if (lost := log_dir.lost.losses.get(where := TopicPartition(state.topic, state.partition))) is not None
+                and ((state.leader == self._broker_id and where in log_dir.lost.announced) or not self._counts(state))
+            }
+            for state in states:
+                where = TopicPartition(state.topic, state.partition)
+                log = log_dir.logs.get(where)
+                if settled.get(where) is Loss.START and state.leader != self._broker_id and log is not None:
+                    log.truncate_fully_and_start_at(0)  # to copy what is missing at the beginning, too
+            if settled:
+                try:
+                    await asyncio.to_thread(log_dir.lost.remove, settled.keys())
+                except OSError as error:  # after a restart this replica is taken for lost again, which loses nothing
+                    logger.error("lost partitions could not be forgotten partitions=%s error=%s", settled, error)
+
+    def _counts(self, state: PartitionState) -> bool:
+        """Whether the controller takes this replica for one that has all that is committed."""
+        return self._broker_id in (state.leader, *state.isr, *state.elr)
 
     def configure(self, topics: Iterable[TopicConfig]) -> None:
         """Take new topic settings, and put them into force where the topic is."""
@@ -220,10 +251,16 @@ class Partitions:
         """Find or make logs; in threads, for each new one waits for the disk several times."""
         log_dirs = self._dirs_for([TopicPartition(state.topic, state.partition) for state in states])
         with ThreadPoolExecutor(OPEN_THREADS, "make-log") as threads:
-            opened = threads.map(self._open_log, states, log_dirs)
+            opened = list(threads.map(self._open_log, states, log_dirs))
+        try:
+            for log_dir in dict.fromkeys(log_dirs):
+                log_dir.checkpoint_recovery_points()  # once for all: they tell which partitions must have a folder
+        except OSError as error:
             return {
-                TopicPartition(state.topic, state.partition): log for state, log in zip(states, opened, strict=True)
+                TopicPartition(state.topic, state.partition): StorageError(f"new logs could not be noted: {error}")
+                for state in states
             }
+        return {TopicPartition(state.topic, state.partition): log for state, log in zip(states, opened, strict=True)}
 
     def _open_log(self, state: PartitionState, log_dir: LogDir) -> Log | OttlaError:
         where = TopicPartition(state.topic, state.partition)
@@ -234,11 +271,26 @@ class Partitions:
                 # one, so the old one's records are nobody's, and they must not mix with the new ones.
                 logger.warning("partition of a deleted topic found partition=%s topic_id=%s", where, stale.topic_id)
                 self._delete_log(where, stale.topic_id)
+            elif stale is None and where not in log_dir.failed and self._has_lost_folder(state):
+                log_dir.lost.add({where: Lost(Loss.FOLDER, 0)})
+                raise StorageError(f"{where} has no folder here, though this broker is said to have its records")
             return log_dir.create_log(where, state.topic_id, self._rules(state.topic).log)
         except OttlaError as error:
             return error
         except OSError as error:
             return StorageError(f"no log for {where}: {error}")
+
+    def _has_lost_folder(self, state: PartitionState) -> bool:
+        """Whether a partition that this replica counts for may have had a folder here, and the controller does not know that.
+
+        The recovery points name all folders. Only if they are lost as well, a partition without one is not sure to be new.
+        """
+        if not self._counts(state) or state.leader_epoch == 0:
+            return False
+        where = TopicPartition(state.topic, state.partition)
+        if any(where in log_dir.lost.losses for log_dir in self._log_dirs):
+            return not any(where in log_dir.lost.announced for log_dir in self._log_dirs)
+        return not all(log_dir.knows_partitions for log_dir in self._log_dirs)
 
     def _dirs_for(self, partitions: Sequence[TopicPartition]) -> list[LogDir]:
         """The data folder that has a partition; a new one goes where the fewest are, with those that come with it."""
@@ -276,3 +328,6 @@ class Partitions:
         log = log_dir.logs.get(where) if log_dir is not None else None
         if log_dir is not None and log is not None and log.topic_id == topic_id:
             log_dir.remove_folder(log_dir.delete_log(where))
+        elif log_dir is None:
+            for each in self._log_dirs:
+                each.forget([where])

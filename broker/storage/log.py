@@ -66,6 +66,7 @@ class Log:
         self._log_start_offset = self._segments.first.base_offset
         self._disk = DiskHealth(folder)
         self._is_findable = False
+        self._truncating_to = OFFSET_MAX
 
     @classmethod
     def open(
@@ -114,6 +115,11 @@ class Log:
     def flushed_up_to(self) -> int:
         """All records before this offset are on disk, not only in the page cache."""
         return self._segments.flushed_up_to
+
+    @property
+    def safe_end(self) -> int:
+        """Up to where a checkpoint may say that there are records: the log end, or where a truncation is about to put it."""
+        return min(self._segments.active.next_offset, self._truncating_to)
 
     @property
     def sealed_up_to(self) -> int:
@@ -275,6 +281,7 @@ class Log:
                 self._prepare_truncation(offset)
                 self._segments.truncate_to(offset)
                 self._log_start_offset = min(self._log_start_offset, offset)
+                self._truncating_to = OFFSET_MAX
                 self._producers.truncate(offset, list(self._segments))
                 logger.info("log truncated: folder=%s log_end_offset=%d", self.folder, offset)
             # Even if no record goes: an epoch that wrote nothing may stand at the end, and the leader may not know it.
@@ -285,6 +292,7 @@ class Log:
         with self._disk.during("truncating"):
             self._prepare_truncation(offset)
             self._segments.start_over_at(offset)
+            self._truncating_to = OFFSET_MAX
             self._producers.clear()
             self._log_start_offset = offset
             self._epochs.clear()
@@ -388,5 +396,6 @@ class Log:
             self._segments.roll()
 
     def _prepare_truncation(self, offset: int) -> None:
+        self._truncating_to = offset
         self._segments.lower_flushed(offset)
         self._precautions.before_truncation(offset)

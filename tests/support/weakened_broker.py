@@ -19,6 +19,7 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.data_trust import DataTrust
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.state import LeaderState
+from ottla.broker.storage.data_folder.lost_partitions import LostPartitions
 from ottla.broker.storage.producers.states import ProducerStates
 from ottla.local.broker import BrokerProcess
 from ottla.wire.requests import MetadataResponse, TopicMetadata
@@ -46,6 +47,11 @@ def _store_repeats() -> None:
 def _take_any_folder_for_whole() -> None:
     """A data folder that is empty or old counts for as much as the one that was in use."""
     DataTrust.judge = lambda self, known: DataState.WHOLE  # type: ignore[method-assign]
+
+
+def _take_any_partition_for_whole() -> None:
+    """A partition folder that is missing or was shortened counts for as much as one that holds what the checkpoints say."""
+    LostPartitions.add = lambda self, losses: None  # type: ignore[method-assign]
 
 
 def _commit_beside_elr() -> None:
@@ -82,6 +88,7 @@ MECHANISMS: dict[str, Callable[[], None]] = {
     "waiting for followers": _commit_without_followers,
     "deduplication": _store_repeats,
     "data stamps": _take_any_folder_for_whole,
+    "comparing logs with checkpoints": _take_any_partition_for_whole,
     "forgetting who was eligible": _commit_beside_elr,
     "metadata in time": _lag_behind,
 }

@@ -24,8 +24,9 @@ class BrokerZnode:
     """/brokers/ids/<id>, ephemeral: a live broker and where to reach it.
 
     ``host`` and ``port`` are for other brokers. ``listeners`` has all addresses; empty means PLAINTEXT at host and port.
-    ``uuid`` names the data folder behind the broker, ``broker_epoch`` this life of it, ``data`` what its folders hold, and
-    ``reported`` whether a controller has drawn the consequences; these keys are ours, the last two only if not whole.
+    ``uuid`` names the data folder behind the broker, ``broker_epoch`` this life of it, ``data`` what its folders hold,
+    ``lost_partitions`` in which single partitions records are missing, and ``reported`` whether a controller has acted on
+    that; these keys are ours, the last three only if something is missing.
     """
 
     broker_id: int
@@ -38,6 +39,7 @@ class BrokerZnode:
     listeners: tuple[ListenerAddress, ...] = ()
     data: DataState = DataState.WHOLE
     reported: bool = False
+    lost_partitions: tuple[str, ...] = ()
 
     PARENT = "/brokers/ids"
 
@@ -63,7 +65,8 @@ class BrokerZnode:
                 "features": {},
                 "uuid": self.uuid,
                 "broker_epoch": self.broker_epoch,
-                **({"data": self.data.value, "reported": self.reported} if self.data is not DataState.WHOLE else {}),
+                **({"data": self.data.value, "reported": self.reported} if self._lacks_records else {}),
+                **({"lost_partitions": list(self.lost_partitions)} if self.lost_partitions else {}),
             }
         )
 
@@ -87,7 +90,12 @@ class BrokerZnode:
             listeners=() if listeners == (ListenerAddress(_PLAINTEXT, host, port),) else listeners,
             data=_data_state(fields),
             reported=fields.flag("reported", False),
+            lost_partitions=fields.texts("lost_partitions", ()),
         )
+
+    @property
+    def _lacks_records(self) -> bool:
+        return self.data is not DataState.WHOLE or bool(self.lost_partitions)
 
 
 def _data_state(fields: Fields) -> DataState:

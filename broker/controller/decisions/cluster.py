@@ -25,6 +25,12 @@ class Broker:
     """If not whole, it may lack records that it had acknowledged: it must catch up before it counts again [I14]."""
     reported: bool = field(default=False, compare=False)
     """An earlier controller has seen to that for this life of it."""
+    lost_partitions: frozenset[TopicPartition] = field(default=frozenset(), compare=False)
+    """Partitions of which it lacks records for sure, where its data folders as such are not lost [I14]."""
+
+    @property
+    def lacks_records(self) -> bool:
+        return self.data is not DataState.WHOLE or bool(self.lost_partitions)
 
 
 @dataclass

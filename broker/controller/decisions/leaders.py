@@ -61,12 +61,17 @@ class Leaders:
                 unreported[brokers[broker].data].add(broker)
         suspects = unreported[DataState.TAIL_SUSPECT]
         found_again = unreported[DataState.WHOLE] | suspects
+        lost_in: dict[TopicPartition, set[int]] = {}
+        for broker in found_again:
+            for where in brokers[broker].lost_partitions:
+                lost_in.setdefault(where, set()).add(broker)
         for where in self._cluster.partitions():
             state = self._cluster.topics[where.topic].states[where.partition].state
             counted = {*state.isr, *state.elr}
+            lost_here = unreported[DataState.LOST] | lost_in.get(where, set())
             if affected := counted & suspects:
                 self.distrusted.setdefault(where, set()).update(affected)
-            gone = (self.lost.get(where, set()) | set(state.lost)) - found_again | counted & unreported[DataState.LOST]
+            gone = (self.lost.get(where, set()) | set(state.lost)) - (found_again - lost_here) | counted & lost_here
             if gone:
                 self.lost[where] = gone
             else:

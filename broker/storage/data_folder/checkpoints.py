@@ -6,7 +6,7 @@ read is treated as absent.
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from ottla.broker.storage.checkpoint_file import read_rows, write_rows
@@ -25,11 +25,14 @@ class OffsetCheckpoint:
         self._reading = threading.Lock()
         self._writing: Mapping[TopicPartition, int] = {}
         """What may be in the file soon."""
+        self.missing = not path.exists()
+        """Whether there was no file that could be read."""
         try:
             self._offsets = parse_offsets(read_rows(path, columns=3))
         except (OSError, ValueError) as error:
             logger.warning("checkpoint unreadable, ignored: path=%s error=%s", path, error)
             self._offsets = {}
+            self.missing = True
 
     @property
     def offsets(self) -> Mapping[TopicPartition, int]:
@@ -53,11 +56,18 @@ class OffsetCheckpoint:
             if self._offsets.get(partition, 0) > offset:
                 self._replace({**self._offsets, partition: offset})
 
-    def forget(self, partition: TopicPartition) -> None:
-        """See to it that the file says nothing of a partition: an earlier one of the same name may have left its mark."""
+    def lower_all(self, ends: Mapping[TopicPartition, int]) -> None:
+        """The same for many partitions at once."""
         with self._lock:
-            if partition in self._offsets:
-                self._replace({key: offset for key, offset in self._offsets.items() if key != partition})
+            lowered = {key: ends[key] for key, offset in self._offsets.items() if key in ends and offset > ends[key]}
+            if lowered:
+                self._replace({**self._offsets, **lowered})
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """See to it that the file says nothing of partitions: earlier ones of the same names may have left their mark."""
+        with self._lock:
+            if not self._offsets.keys().isdisjoint(partitions):
+                self._replace({key: offset for key, offset in self._offsets.items() if key not in partitions})
 
     def _replace(self, offsets: dict[TopicPartition, int]) -> None:
         if offsets != self._offsets or not self.path.exists():

@@ -8,7 +8,7 @@ import logging
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,9 +17,10 @@ from ottla.broker.storage.data_folder.checkpoints import OffsetCheckpoint
 from ottla.broker.storage.data_folder.data_stamps import DataStamps
 from ottla.broker.storage.data_folder.folder_lock import FolderLock
 from ottla.broker.storage.data_folder.folder_names import FolderNames
+from ottla.broker.storage.data_folder.lost_partitions import Loss, Lost, LostPartitions
 from ottla.broker.storage.data_folder.meta_properties import FILE_NAME, claim_data_folder
 from ottla.broker.storage.data_folder.shutdown_marker import ShutdownMarker, current_boot_id
-from ottla.broker.storage.log import Log
+from ottla.broker.storage.log import OFFSET_MAX, Log
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.log_loading import Precautions
 from ottla.broker.storage.partition_folder import DELETE_SUFFIX, holds_records, read_topic_id
@@ -51,6 +52,7 @@ class LogDir:
         self.folder = folder
         self.data_uuid = data_uuid
         self.stamps = DataStamps(folder)
+        self.lost = LostPartitions(folder)
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, str] = {}
         self._lock = lock
@@ -62,6 +64,11 @@ class LogDir:
         self._recovery_points = OffsetCheckpoint(folder / RECOVERY_POINTS)
         self._log_starts = OffsetCheckpoint(folder / LOG_START_OFFSETS)
         self._high_watermarks = OffsetCheckpoint(folder / HIGH_WATERMARKS)
+        self._checkpoints = (self._recovery_points, self._log_starts, self._high_watermarks)
+        self._after_power_cut = marker.tail_suspect
+        """Whether unflushed records may be gone for a known reason: then a high watermark past the log end is no news."""
+        self.knows_partitions = not self._recovery_points.missing
+        """Whether the recovery points tell which partitions have a folder here."""
 
     @classmethod
     def open(
@@ -84,7 +91,11 @@ class LogDir:
             marker = ShutdownMarker(folder, boot_id or current_boot_id(), fresh=fresh)
             log_dir = cls(folder, lock, data_uuid, marker, producer_memory)
             log_dir.was_empty = was_empty
+            log_dir.knows_partitions |= fresh
             log_dir._open_logs(config_for)
+            log_dir._compare_with_checkpoints()
+            if fresh:
+                log_dir.checkpoint_recovery_points()  # from now on it tells which partitions have a folder here
         except BaseException:
             lock.release()
             raise
@@ -124,7 +135,10 @@ class LogDir:
         return max(log.log_start_offset, min(known, log.log_end_offset))
 
     def create_log(self, partition: TopicPartition, topic_id: str, config: LogConfig) -> Log:
-        """The log of a partition, made if there is none. InconsistentTopicId if there is one of another topic."""
+        """The log of a partition, made if there is none. InconsistentTopicId if there is one of another topic.
+
+        The caller writes the recovery points before the log takes records: they tell which partitions have a folder here.
+        """
         check_topic_name(partition.topic)
         if partition in self.failed:
             raise StorageError(
@@ -134,8 +148,8 @@ class LogDir:
             )
         log = self.logs.get(partition)
         if log is None:
-            for checkpoint in (self._recovery_points, self._log_starts, self._high_watermarks):
-                checkpoint.forget(partition)
+            for checkpoint in self._checkpoints:
+                checkpoint.forget([partition])
             log = Log.open(
                 self.folder / str(partition), topic_id, config, clean=True, precautions=self._precautions(partition),
                 producer_memory=self.producer_memory,
@@ -151,13 +165,25 @@ class LogDir:
             )
         return log
 
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """See to it that nothing here claims that these partitions have records, or should have some. Slow."""
+        for checkpoint in self._checkpoints:
+            checkpoint.forget(partitions)
+        self.lost.remove(partitions)
+
     def delete_log(self, partition: TopicPartition) -> Path:
-        """Take a log out of service. Gives the folder that holds its files now, for ``remove_folder``."""
-        log = self.logs.pop(partition)
+        """Take a log out of service. Gives the folder that holds its files now, for ``remove_folder``.
+
+        OSError if the folder cannot be renamed: the log stays in ``logs``, takes no records, and can be deleted again.
+        """
+        log = self.logs[partition]
+        # First: a checkpoint that names a partition without a folder means that the folder was lost.
+        self.forget([partition])
         log.discard()
         suffix = f".{uuid.uuid4().hex}{DELETE_SUFFIX}"
         doomed = self.folder / (log.folder.name[: FILE_NAME_MAX - len(suffix)] + suffix)
         log.folder.rename(doomed)
+        del self.logs[partition]
         sync_folder(self.folder)
         logger.info("log deleted: partition=%s topic_id=%s", partition, log.topic_id)
         return doomed
@@ -177,8 +203,13 @@ class LogDir:
         self._write(self._log_starts, lambda: {key: log.log_start_offset for key, log in dict(self.logs).items()})
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Note the high watermarks. Slow."""
-        self._write(self._high_watermarks, lambda: high_watermarks)
+        """Note the high watermarks, none past the end of its log. Slow."""
+
+        def current() -> dict[TopicPartition, int]:
+            logs = dict(self.logs)
+            return {key: min(high_watermarks[key], logs[key].safe_end) for key in high_watermarks.keys() & logs.keys()}
+
+        self._write(self._high_watermarks, current)
 
     def close(self) -> None:
         """Close all logs, write the checkpoints and, if nothing went wrong, the clean-shutdown marker. Slow."""
@@ -207,6 +238,50 @@ class LogDir:
                 elif outcome is not None:
                     self.failed[partition] = outcome
 
+    def _compare_with_checkpoints(self) -> None:
+        """Find partitions that have lost records, remember them, and let no checkpoint claim what is gone.
+
+        Recovery points and log start offsets name every partition that had a folder; high watermarks may name others.
+        """
+        known = self._recovery_points.offsets.keys() | self._log_starts.offsets.keys()
+        losses = {
+            partition: self._loss(Loss.FOLDER, partition) for partition in known - self.logs.keys() - self.failed.keys()
+        }
+        for partition, log in self.logs.items():
+            if self._ends_too_early(partition, log.log_end_offset):
+                losses[partition] = self._loss(Loss.END, partition)
+            elif not self.unclean and log.log_start_offset > self._log_starts.offsets.get(partition, OFFSET_MAX):
+                # Not after a crash: retention may have deleted segments and not noted it.
+                losses[partition] = self._loss(Loss.START, partition)
+        self.lost.add(losses)
+        self.lost.remove(
+            [key for key, lost in self.lost.losses.items() if key in self.logs and self._is_back(key, lost)]
+        )
+        for partition, lost in self.lost.losses.items():
+            logger.error(
+                "partition lost records, it leaves the ISR until it has copied them from a leader: partition=%s missing=%s "
+                "log_end_offset=%s expected=%d",
+                partition, lost.loss.value,
+                self.logs[partition].log_end_offset if partition in self.logs else "none", lost.expected_end,
+            )  # fmt: skip
+        ends = {partition: log.log_end_offset for partition, log in self.logs.items()}
+        for checkpoint in (self._recovery_points, self._high_watermarks):
+            checkpoint.lower_all(ends)
+
+    def _loss(self, loss: Loss, partition: TopicPartition) -> Lost:
+        ends = (self._recovery_points, self._high_watermarks)
+        return Lost(loss, max(checkpoint.offsets.get(partition, 0) for checkpoint in ends))
+
+    def _is_back(self, partition: TopicPartition, lost: Lost) -> bool:
+        """Whether somebody has put back what was missing. An empty log is what this broker itself has made in its place."""
+        return lost.loss is not Loss.START and self.logs[partition].log_end_offset >= max(lost.expected_end, 1)
+
+    def _ends_too_early(self, partition: TopicPartition, log_end_offset: int) -> bool:
+        """Whether a log ends before a checkpoint. After a power cut only what was flushed is sure to be there."""
+        if log_end_offset < self._recovery_points.offsets.get(partition, 0):
+            return True
+        return not self._after_power_cut and log_end_offset < self._high_watermarks.offsets.get(partition, 0)
+
     def _open_log(self, partition: TopicPartition, config_for: Callable[[str], LogConfig]) -> Log | str | None:
         """None if the folder is nobody's: made just before a power cut, and empty."""
         folder = self.folder / str(partition)
@@ -233,11 +308,14 @@ class LogDir:
             self._recovery_points.lower(partition, offset)
             # Or what comes there next would be taken for deleted after a crash.
             self._log_starts.lower(partition, offset)
+            self._high_watermarks.lower(partition, offset)  # or the log would look as if it had lost records
 
         def before_cut(report: RecoveryReport) -> None:
-            self._recovery_points.lower(partition, report.log_end_offset)
+            if self._ends_too_early(partition, report.log_end_offset):
+                self.lost.add({partition: self._loss(Loss.END, partition)})
             if report.damaged or report.log_end_offset < self._high_watermarks.offsets.get(partition, 0):
                 self._marker.suspect()
+            self._recovery_points.lower(partition, report.log_end_offset)
 
         return Precautions(before_truncation, before_cut, self._names.sync)
 

@@ -103,9 +103,10 @@ class ControllerScript:
     # --- events ----------------------------------------------------------------------------------------------------------
 
     def do_load(self, command: Command) -> list[str]:
-        """load <broker>@<epoch>[!|?][+] ... [deleting=<topic>]: a term begins.
+        """load <broker>@<epoch>[!|?][+][~<topic>-<partition>] ... [deleting=<topic>]: a term begins.
 
-        ``!`` marks a broker that may have lost its tail, ``?`` one that lost its log, ``+`` that a controller has acted on it.
+        ``!`` marks a broker that may have lost its tail, ``?`` one that lost its log, ``~`` one that lost that partition's
+        log only, ``+`` that a controller has acted on it.
         """
         self.controller = ControllerState(controller_id=9, controller_epoch=3)
         deleting = [name for name in command.options.get("deleting", "").split(",") if name]
@@ -279,10 +280,13 @@ def partition(text: str) -> TopicPartition:
 def _brokers(words: list[str]) -> dict[int, Broker]:
     found = {}
     for word in words:
+        word, *lost = word.split("~")
         broker, epoch = word.rstrip("".join(MARKS) + "+").split("@")
         data = next((data for mark, data in MARKS.items() if mark in word), DataState.WHOLE)
         endpoint = BrokerEndpoint(int(broker), "host", 9092)
-        found[int(broker)] = Broker(endpoint, int(epoch), data, word.endswith("+"))
+        found[int(broker)] = Broker(
+            endpoint, int(epoch), data, word.endswith("+"), frozenset(partition(name) for name in lost)
+        )
     return found
 
 
