@@ -29,12 +29,7 @@ from ottla.broker.storage.retention import Limits, SegmentAge, expired
 from ottla.broker.storage.segments.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, BatchPlace
 from ottla.broker.storage.segments.segment_files import DELETED_SUFFIX
 from ottla.broker.storage.segments.segments import Segments
-from ottla.wire.errors import (
-    FencedLeaderEpoch,
-    OffsetOutOfRange,
-    RecordListTooLarge,
-    ReplicaNotAvailable,
-)
+from ottla.wire.errors import FencedLeaderEpoch, OffsetOutOfRange, RecordListTooLarge, ReplicaNotAvailable
 
 logger = logging.getLogger(__name__)
 
