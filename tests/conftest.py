@@ -89,6 +89,7 @@ def pytest_report_header() -> str:
     return f"deadlines are multiplied by {slowness():.1f} (tests/support/machine.py)"
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip what takes minutes unless ``-m deep`` asks for it, scale time limits, and form groups for the workers."""
     for item in items:

@@ -47,7 +47,7 @@ def send():
     return [producer.send(topic, b"%d" % n) for n in range(2000)]
 sent = send()
 if "wait" in topic:
-    assert [each.result(scaled(30)).offset for each in sent] == list(range(2000))
+    assert [each.result(60).offset for each in sent] == list(range(2000))
 """
 
 AWAITING = """

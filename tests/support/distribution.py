@@ -12,8 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-ONE_GROUP = {"tests/spark": "spark", "tests/compat": "compat"}
-"""Folders whose tests share one session or cluster. Elsewhere, each file is a group."""
+ONE_GROUP = {"tests/spark/": "spark", "tests/compat/": "compat", "tests/cluster/test_bad_": "bad"}
+"""Paths whose tests share one session, cluster or broker. Elsewhere, each file is a group."""
 
 ALONE = (
     "tests/cluster/test_chaos.py",
@@ -21,7 +21,6 @@ ALONE = (
     "tests/cluster/test_docs_examples.py",
     "tests/cluster/test_failures_disk.py",
     "tests/cluster/test_failures_lost_disks.py",
-    "tests/model/test_protocol.py",
 )
 """Files whose tests share nothing and take long: each test is a group."""
 
@@ -39,7 +38,7 @@ def group_of(item: pytest.Item) -> str:
     file = str(item.path.relative_to(ROOT))
     if file in ALONE:
         return item.nodeid
-    return next((group for folder, group in ONE_GROUP.items() if file.startswith(f"{folder}/")), file)
+    return next((group for start, group in ONE_GROUP.items() if file.startswith(start)), file)
 
 
 def distribute(items: list[pytest.Item]) -> None:
@@ -50,7 +49,7 @@ def distribute(items: list[pytest.Item]) -> None:
         first = group.partition("::")[0]
         if first in FIRST:
             return FIRST.index(first), group
-        return len(FIRST) + (0 if group.startswith(LIVE) else 1), group
+        return len(FIRST) + (0 if group.startswith(LIVE) or group == "bad" else 1), group
 
     groups = {item: group_of(item) for item in items}
     items.sort(key=rank)
