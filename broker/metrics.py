@@ -74,6 +74,11 @@ class Metrics(Collector):
         )
         self.isr_shrinks = Gauge("ottla_isr_shrinks", "Times a follower fell out of sync", registry=registry)
         self.isr_expands = Gauge("ottla_isr_expands", "Times a follower got in sync", registry=registry)
+        self.refused_leaders = Gauge(
+            "ottla_refused_leader_partitions",
+            "Partitions whose leader this broker does not follow, for it lacks committed records",
+            registry=registry,
+        )
         self.failed_logs = Gauge("ottla_failed_logs", "Partitions whose disk failed", registry=registry)
 
     def timing(self, api: str) -> Timing:
