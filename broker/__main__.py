@@ -54,11 +54,18 @@ async def _serve(config: BrokerConfig) -> int:
     from ottla.broker.node import Node
 
     loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
+    this, stopped = asyncio.current_task(), asyncio.Event()
+    assert this is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, this.cancel)  # starting may mean to wait for ZooKeeper for a long time
+    node = Node(config)
+    try:
+        await node.start()
+    except asyncio.CancelledError:
+        logger.info("broker is told to stop before it has started broker=%d", config.broker_id)
+        return 0
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    node = Node(config)
-    await node.start()
     await stopped.wait()
     logger.info("broker is told to stop broker=%d", config.broker_id)
     await node.stop()

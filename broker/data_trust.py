@@ -73,9 +73,7 @@ class DataTrust:
         """ZooKeeper knows a stamp."""
         with self._lock:
             if self._unconfirmed == data.stamp:
-                self.why_lost = ""
-        """Why the folders were last judged to be lost; empty if they were not."""
-        self._unconfirmed = ""
+                self._unconfirmed = ""
 
     def reported(self) -> None:
         """A controller has drawn the consequences of suspect tails: the next crash is judged by itself. Slow."""

@@ -11,12 +11,13 @@ from ottla.broker.controller.api import ControllerApi
 from ottla.broker.controller.control_loop import ControllerPolicy
 from ottla.broker.controller.election_loop import ElectionLoop
 from ottla.broker.data_trust import DataTrust
-from ottla.broker.peers import Identity
+from ottla.broker.peers import Identity, probe
 from ottla.broker.storage.data_folder.shutdown_marker import current_boot_id
 from ottla.net.retry import backoff
 from ottla.wire.errors import OttlaError
 from ottla.wire.messages import BrokerEndpoint, ListenerAddress
 from ottla.wire.names import TopicPartition
+from ottla.zk.lost_sessions import retry_when_lost
 from ottla.zk.membership import read_data, register
 from ottla.zk.operations import Stat
 from ottla.zk.session.session import ZkSession
@@ -27,6 +28,8 @@ from ottla.zk.znodes.brokers import BrokerDataZnode, BrokerZnode, DataState
 logger = logging.getLogger(__name__)
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.2, 10.0
+PROBES = 5
+"""How often a process that does not answer is asked before its registration is replaced: a busy one answers by then."""
 STEADY_S = 60.0
 """A life that lasted so long did not flap: after it, registering anew is as quick as after the first."""
 
@@ -93,9 +96,12 @@ class MembershipLoop:
             self._election.peer_lost(broker_id)
 
     async def start(self) -> None:
-        """Register for the first time: an error here, such as a broker id that is taken, ends the broker."""
+        """Register for the first time: an error here, such as a broker id that is taken, ends the broker.
+
+        A connection or a session that is lost meanwhile is no such error: the broker waits for the next one.
+        """
         self._session.subscribe(self._session_changed)
-        await self._join()
+        await retry_when_lost(self._session, self._join)
         await self._own_znode.start()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="membership")
 
@@ -166,8 +172,9 @@ class MembershipLoop:
             lost_partitions=tuple(sorted(map(str, self.lost_partitions))),
         )
         broker_epoch = await register(
-            self._session, broker, incarnation=uuid.uuid4().hex, boot_id=current_boot_id(), data=stamped
-        )
+            self._session, broker, incarnation=uuid.uuid4().hex, boot_id=current_boot_id(), data=stamped,
+            still_runs=self._still_runs,
+        )  # fmt: skip
         if is_lost:  # not before: a broker whose id is another's looks the same, and has lost nothing
             logger.error("the data of this broker is lost: %s", self._trust.why_lost)
         if stamped is not None:
@@ -176,6 +183,15 @@ class MembershipLoop:
         self.registered = True
         self._election = ElectionLoop(self._session, self.identity, self._endpoint, self._policy, self._on_term)
         await self._election.start()
+
+    async def _still_runs(self, other: BrokerZnode) -> bool:
+        """Whether the process of a registration answers. If this one has its address by now, it is gone."""
+        endpoint = BrokerEndpoint(other.broker_id, other.host, other.port)
+        for _ in range(PROBES):
+            found = await probe(endpoint, self.identity)
+            if found.refused or found.answered:
+                return found.answered and found.epoch == other.broker_epoch
+        return False  # it is frozen or cut off; should it come back, its broker epoch is over
 
     def _give_everything_up(self) -> None:
         for fenced in self.on_fenced:

@@ -78,6 +78,11 @@ class Metrics(Collector):
             "ottla_producer_state_bytes", "Memory for what is remembered of idempotent producers", registry=registry
         )
         self.evicted_producers = Tally()
+        self.refused_leaders = Gauge(
+            "ottla_refused_leader_partitions",
+            "Partitions whose leader this broker does not follow, for it lacks committed records",
+            registry=registry,
+        )
         self.failed_logs = Gauge("ottla_failed_logs", "Partitions whose disk failed", registry=registry)
 
     def timing(self, api: str) -> Timing:

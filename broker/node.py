@@ -60,6 +60,7 @@ from ottla.wire.kafka.dialect import KafkaDialect
 from ottla.wire.messages import ListenerAddress
 from ottla.wire.names import NO_EPOCH, TopicPartition
 from ottla.wire.native import NATIVE
+from ottla.zk.lost_sessions import retry_when_lost
 from ottla.zk.membership import cluster_id, cluster_secret, ensure_persistent_paths
 from ottla.zk.session.session import ZkSession
 from ottla.zk.znodes.brokers import BrokerZnode
@@ -153,12 +154,14 @@ class Node:
         )
         await session.start(config.zookeeper_connection_timeout_ms / 1000)
         self._stops(session.close)
-        await ensure_persistent_paths(session)
+        await retry_when_lost(session, partial(ensure_persistent_paths, session))
         return session
 
     async def _identity(self, session: ZkSession) -> Identity:
         """Who this broker is; the epoch of its life comes with its registration."""
-        return Identity(self._config.broker_id, NO_EPOCH, await cluster_id(session), await cluster_secret(session))
+        cluster = await retry_when_lost(session, partial(cluster_id, session))
+        secret = await retry_when_lost(session, partial(cluster_secret, session))
+        return Identity(self._config.broker_id, NO_EPOCH, cluster, secret)
 
     # --- storage -------------------------------------------------------------------------------------------------------
 

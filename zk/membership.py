@@ -10,7 +10,7 @@ import logging
 import secrets
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 _WAIT_MARGIN_S = 1.0
 
 ANY_VERSION = -1
+
+StillRuns = Callable[[BrokerZnode], Awaitable[bool]]
+"""Whether the process of a registration answers, in the very incarnation that is registered."""
 
 
 class DuplicateBrokerId(OttlaError):
@@ -58,13 +61,20 @@ async def ensure_persistent_paths(session: ZkSession) -> None:
 
 
 async def register(
-    session: ZkSession, broker: BrokerZnode, *, incarnation: str, boot_id: str, data: BrokerDataZnode | None = None
+    session: ZkSession,
+    broker: BrokerZnode,
+    *,
+    incarnation: str,
+    boot_id: str,
+    data: BrokerDataZnode | None = None,
+    still_runs: StillRuns | None = None,
 ) -> int:
     """Make this broker a member and give its new broker epoch; ``data`` is what its folders must hold from now on, if given.
 
     ``broker.uuid`` names the data folder: a registration that an earlier life of the same folder left behind is replaced at
-    once. One of anybody else is waited for, up to a session timeout, then DuplicateBrokerId. ``incarnation`` must be new
-    for every call that is to be a new life; it is how a registration whose answer was lost is recognised as our own.
+    once, but if ``still_runs`` says that its process answers, one of the two folders is a copy: DuplicateBrokerId. One of
+    anybody else is waited for, up to a session timeout, then DuplicateBrokerId. ``incarnation`` must be new for every call
+    that is to be a new life; it is how a registration whose answer was lost is recognised as our own.
     """
     session_id = session.session_id
     await ensure_persistent_paths(session)
@@ -79,7 +89,7 @@ async def register(
         if seen.other is not None and seen.other_stat is not None:
             if _is_this_life(session, seen, incarnation):
                 return seen.epoch_version
-            if not _may_replace(session, seen, broker):
+            if not await _may_replace(session, seen, broker, still_runs):
                 deadline = deadline or time.monotonic() + session.timeout_s + _WAIT_MARGIN_S
                 await _wait_until_gone(session, seen.other, deadline)
                 continue
@@ -104,11 +114,24 @@ def _is_this_life(session: ZkSession, seen: _Seen, incarnation: str) -> bool:
     )
 
 
-def _may_replace(session: ZkSession, seen: _Seen, broker: BrokerZnode) -> bool:
-    """Left by ourselves: by an earlier session of this process (ZOOKEEPER-2985), or an earlier life of our data folder."""
-    assert seen.other is not None
+async def _may_replace(session: ZkSession, seen: _Seen, broker: BrokerZnode, still_runs: StillRuns | None) -> bool:
+    """Whether a registration was left behind: by an earlier session of this process (ZOOKEEPER-2985), or by an earlier
+    process with our data folder. DuplicateBrokerId if that process answers: no two processes have the same folder open."""
+    other = seen.other
+    assert other is not None
     assert seen.other_stat is not None
-    return session.is_own(seen.other_stat.ephemeral_owner) or (broker.uuid != "" and seen.other.uuid == broker.uuid)
+    if session.is_own(seen.other_stat.ephemeral_owner):
+        return True
+    if broker.uuid == "" or other.uuid != broker.uuid:
+        return False
+    if still_runs is not None and await still_runs(other):
+        raise DuplicateBrokerId(
+            f"broker.id {other.broker_id} is taken: the broker at {other.host}:{other.port} runs with it, and with a data"
+            f" folder of the same id ({other.uuid}), so one of the two folders is a copy of the other",
+            hint="stop that broker before a copy of its data folder takes its place, or start this one with an empty folder"
+            " and a broker.id of its own",
+        )
+    return True
 
 
 async def _write(

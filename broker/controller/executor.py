@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+import msgspec
+
 from ottla.broker.controller.decisions.actions import (
     Action,
     CreatePartitions,
@@ -12,6 +14,7 @@ from ottla.broker.controller.decisions.actions import (
     ReadAgain,
     RemoveTopic,
     Tell,
+    TellReplicas,
     WriteBrokerConfig,
     WriteConfig,
     WriteStates,
@@ -74,6 +77,8 @@ class Executor:
             self.say_why(cause)
             if isinstance(action, Tell):
                 told += self._tell(action, cause)
+            elif isinstance(action, TellReplicas):
+                told += self._tell_replicas(action)
             elif isinstance(action, WriteStates):
                 told += await self._write_states(action, cause)
             elif isinstance(action, ReadAgain):
@@ -160,6 +165,13 @@ class Executor:
         with _in_step():
             version = await write_topic(self._session, self._term, name, topic.znode(), topic.version)
         return self._state.topic_written(name, version)
+
+    def _tell_replicas(self, action: TellReplicas) -> OrderAnswers:
+        request = self._state.leader_and_isr(action.broker, action.partitions)
+        if request is None:
+            return []
+        request = msgspec.structs.replace(request, cause=action.cause)
+        return self._links.tell(Tell(action.broker, request, cause=action.cause))
 
     def _tell(self, action: Tell, cause: Cause) -> OrderAnswers:
         told = self._links.tell(action)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import cast
 
 from ottla.broker.peers import Identity
-from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition import LeaderLacksCommitted, Partition
 from ottla.net.channel import Channel
 from ottla.net.exchange import Answer
 from ottla.net.retry import backoff
@@ -192,6 +192,14 @@ class FollowedPartitions:
             partition.take_fetched(part, result, records)
             if self._waits:
                 self._waits.pop(partition.where, None)
+        except LeaderLacksCommitted as error:
+            # Its own records stay until another leader epoch begins: perhaps nobody else has them any more.
+            logger.error(
+                "a leader lacks committed records and is not followed partition=%s leader=%d error=%s: stop broker %d, and see"
+                " whether it was started with a copy of a data folder, or without some of its data",
+                partition.where, self._leader, error, self._leader,
+            )  # fmt: skip
+            self.park(partition)
         except OttlaError as error:
             self.delay(partition, error)
 

@@ -29,6 +29,10 @@ Divergence = tuple[int, int]
 """Where a follower's log leaves the leader's: the epoch that both know, and where it ends at the leader's."""
 
 
+class LeaderLacksCommitted(OttlaError):
+    """A leader asks an in-sync follower to truncate records that are committed: the leader lost them, or is a copy."""
+
+
 Listener = Callable[["Partition"], None]
 
 
@@ -85,8 +89,8 @@ class Partition:
     """A replica. What happens to it is told through ``events``."""
 
     __slots__ = (
-        "_broker_id", "_events", "appended_bytes", "controller_epoch", "high_watermark", "kept_start", "leader", "leader_epoch",
-        "leading", "log", "min_insync", "replicas", "version", "where",
+        "_broker_id", "_events", "_in_sync", "appended_bytes", "controller_epoch", "high_watermark", "kept_start", "leader",
+        "leader_epoch", "leading", "log", "min_insync", "refuses_leader", "replicas", "version", "where",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +116,9 @@ class Partition:
         """Where the log begins by what was last noted on disk."""
         self.appended_bytes = 0
         """All bytes ever appended in this life: lets a waiting fetch see cheaply whether enough has come."""
+        self.refuses_leader = False
+        """Whether this follower does not follow its leader, for that would truncate committed records."""
+        self._in_sync = False  # by what the controller last said of this leader epoch
         self._broker_id = broker_id
         self._events = events
 
@@ -136,14 +143,20 @@ class Partition:
         """Whether it has records that do not count yet: a follower must not tell its leader of them [I26]."""
         return self.log.flushed_up_to < self.log.log_end_offset and self.durable
 
-    def apply(self, state: PartitionState, now: float) -> bool:
-        """Take a decision of the controller; False if a later one was taken already [I9]: versions only grow."""
+    def apply(self, state: PartitionState, now: float, broker_epoch: int = NO_EPOCH) -> bool:
+        """Take a decision of the controller; False if a later one was taken already [I9]: versions only grow.
+
+        ``broker_epoch`` is the incarnation of this broker that the decision was sent to.
+        """
         if state.version < self.version or state.leader_epoch < self.leader_epoch:
             return False
         new_epoch = state.leader_epoch != self.leader_epoch
         self.version, self.replicas = state.version, state.replicas
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
         self.controller_epoch = state.controller_epoch
+        self._in_sync = self._broker_id in state.isr
+        if new_epoch:
+            self.refuses_leader = False
         isr = Isr(tuple(state.isr), state.version, tuple(state.elr))
         if state.leader != self._broker_id:
             self.leading = None
@@ -151,7 +164,9 @@ class Partition:
             self.leading = None
             self._begin_epoch()
             start = self.log.log_end_offset
-            self.leading = LeaderState(self._broker_id, self.leader_epoch, start, state.replicas, isr, now)
+            self.leading = LeaderState(
+                self._broker_id, self.leader_epoch, start, state.replicas, isr, now, broker_epoch
+            )
         elif state.version > self.leading.isr.version:
             self.leading.settled(isr)
         self.advance()
@@ -355,11 +370,22 @@ class Partition:
             self._events.start_moved(self)
 
     def _cut(self, epoch: int, end: int) -> None:
-        """Cut to where both logs agree for sure; the next fetch shows whether that is far enough [I4]."""
+        """Cut to where both logs agree for sure; the next fetch shows whether that is far enough [I4].
+
+        LeaderLacksCommitted if this follower is in sync and that would be below its high watermark. A leader that was elected
+        though it may lack committed records (unclean, or after a crash of all machines) begins alone in its ISR, so this is
+        no such case.
+        """
         own_epoch, own_end = self.log.end_offset_for_epoch(epoch)
         target = min(own_end, end) if own_epoch == epoch else own_end
         if target < 0:
             target = self.log.log_start_offset
+        if target < self.high_watermark and self._in_sync:
+            self.refuses_leader = True
+            raise LeaderLacksCommitted(
+                f"broker {self.leader} leads {self.where} in epoch {self.leader_epoch} without committed records: its log"
+                f" leaves this one at offset {target}, and all before offset {self.high_watermark} is committed"
+            )
         self.log.truncate_to(target)
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
 

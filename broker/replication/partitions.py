@@ -130,7 +130,7 @@ class Partitions:
                         raise InconsistentTopicId(
                             f"{where} is of topic id {partition.log.topic_id} here, not {state.topic_id}"
                         )
-                    if partition.apply(state, time.monotonic()):
+                    if partition.apply(state, time.monotonic(), broker_epoch):
                         self._events.role(partition)
                         logger.info(
                             "partition state taken partition=%s leader=%d leader_epoch=%d isr=%s",

@@ -48,9 +48,18 @@ class LeaderState:
     """One leader epoch of one partition. Made anew for every epoch, so nothing from an older one is counted [I3]."""
 
     def __init__(
-        self, broker_id: int, leader_epoch: int, epoch_start: int, replicas: Iterable[int], isr: Isr, now: float
+        self,
+        broker_id: int,
+        leader_epoch: int,
+        epoch_start: int,
+        replicas: Iterable[int],
+        isr: Isr,
+        now: float,
+        broker_epoch: int = UNKNOWN,
     ) -> None:
+        """``broker_epoch`` is the incarnation of this broker that was told to lead: a later one writes no ISR of it [I10]."""
         self._id = broker_id
+        self.broker_epoch = broker_epoch
         self.leader_epoch = leader_epoch
         self.epoch_start = epoch_start
         self.isr = isr

@@ -282,3 +282,27 @@ async def test_restarted_controller_replaces_its_own_earlier_life(zk_connect: st
     assert after.epoch == before.epoch + 1
     with pytest.raises(StaleControllerEpoch):
         await fenced_multi(earlier, before, [Create("/zombie")])
+
+
+async def test_copy_of_a_data_folder_is_refused_while_the_process_of_the_original_answers(
+    zk_connect: str, open_session: OpenSession
+) -> None:
+    original, copy = await open_session(zk_connect), await open_session(zk_connect)
+    epoch = await register_once(original, BROKER)
+    asked: list[BrokerZnode] = []
+    answers = True
+
+    async def still_runs(other: BrokerZnode) -> bool:
+        asked.append(other)
+        return answers
+
+    async def register_copy() -> int:
+        broker = replace(BROKER, port=9093)
+        return await register(copy, broker, incarnation=uuid.uuid4().hex, boot_id="boot-1", still_runs=still_runs)
+
+    with pytest.raises(DuplicateBrokerId, match=r"broker\.id 1 .* 127\.0\.0\.1:9092 .* copy"):
+        await register_copy()
+    assert asked == [replace(BROKER, broker_epoch=epoch)]
+    assert (await live_brokers(original))[1].broker_epoch == epoch
+    answers = False
+    assert await register_copy() > epoch

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.model.real_code import Decision, counted, decision
+from tests.model.real_code import Decision, counted, decision, may_be_told
 from tests.model.states import CONTROLLER, REPLICAS, Bounds, Broker, Order, State, Step, Zk, put
 
 
@@ -25,6 +25,8 @@ class ControllerSteps:
         return frozenset(b for b in s.suspect if s.seen[b])
 
     def _decision(self, s: State, known: Zk, preferred: int | None = None) -> Decision | None:
+        if "oldEpoch" in self.off and known.leader >= 0 and s.seen[known.leader]:
+            known = known._replace(elected=s.seen[known.leader])  # as if whoever is there had been elected
         min_insync = self._min_insync(s, CONTROLLER)
         failed = frozenset[int]() if "failedElection" in self.off else s.failed
         return decision(known, s.seen, self._distrusted(s), self._known_lost(s), failed, preferred, min_insync)
@@ -58,7 +60,7 @@ class ControllerSteps:
             return
         if not registered.live:
             return
-        if not s.seen[b] and self._decision(s, s.zk) is not None:
+        if not s.seen[b] and self._decision(s, s.cache) is not None:
             return  # first the failure is dealt with, then the arrival
         seen = put(s.seen, b, registered.epoch)
         yield f"the controller sees that broker {b} is there", self._told_again(s._replace(seen=seen), [b])
@@ -71,38 +73,49 @@ class ControllerSteps:
         return ""
 
     def _told(self, s: State, brokers: list[int]) -> State:
-        orders = {Order(b, s.seen[b], s.zk) for b in brokers if b in s.zk.assignment.replicas}
+        state = s.cache._replace(assignment=counted(s.cache, s.seen))
+        orders = {Order(b, s.seen[b], state) for b in brokers if self._may_be_told(s, b)}
         kept = {order for order in orders if "noKip380" in self.off or self._matters(order, s.brokers[order.to])}
         return s._replace(orders=s.orders | kept)
 
+    def _may_be_told(self, s: State, b: int) -> bool:
+        if "oldEpoch" in self.off:
+            return b in s.cache.assignment.replicas
+        return may_be_told(s.cache, s.seen, b)
+
     def _told_again(self, s: State, brokers: list[int]) -> State:
         """What arrives is told what stands, unless a replica without its tail is still counted: that is written first."""
-        unwritten = self._known_lost(s) - set(s.zk.lost)
+        unwritten = self._known_lost(s) - set(s.cache.lost)
         return s if self._distrusted(s) or unwritten else self._told(s, brokers)
 
     def _elections(self, s: State) -> Iterator[Step]:
-        known = s.zk
-        if "blindElect" in self.off:
-            if s.read != s.zk:
-                yield "the controller reads the state", s._replace(read=s.zk)
-            known = s.read or s.zk
-        if s.zk.epoch >= self.bounds.epochs:
-            return
+        known = s.cache
+        if known != s.zk:
+            yield "the controller reads the state", s._replace(cache=s.zk)
+        if s.zk.epoch >= self.bounds.epochs or (known.version != s.zk.version and "blindElect" not in self.off):
+            return  # the second: the write is refused, and the controller reads
         # Where somebody failed; and a move to a preferred leader, or away from one that shuts down.
         decided = [self._decision(s, known), *(self._decision(s, known, b) for b in s.zk.assignment.replicas)]
         for change in dict.fromkeys(change for change in decided if change is not None):
             if any(s.registered[b].epoch != epoch for b, epoch in change.lives):
                 continue  # the multi checks that the new leader is still in the life that was seen
             zk = Zk(change.leader, s.zk.epoch + 1, change.isr, s.zk.version + 1, change.elr, change.lost)
-            zk = zk._replace(assignment=s.zk.assignment)
+            zk = zk._replace(assignment=s.zk.assignment, elected=change.elected)
             zk = zk._replace(assignment=counted(zk, s.seen))
             live = [b for b in REPLICAS if s.seen[b] and b in zk.assignment.replicas]
-            after = self._told(s._replace(zk=zk, suspect=s.suspect & zk.holders, lost=s.lost & zk.holders), live)
+            after = self._told(
+                s._replace(zk=zk, cache=zk, suspect=s.suspect & zk.holders, lost=s.lost & zk.holders), live
+            )
             yield f"the controller elects {zk.leader} epoch {zk.epoch} isr {list(zk.isr)} version {zk.version}", after
 
     def _new_controller(self, s: State) -> Iterator[Step]:
-        """Another controller, or one that lost the race to note a failure: it knows only who is there now."""
+        """Another controller, or one that lost the race to note a failure: it knows only who is there now.
+
+        The latter goes by its cache.
+        """
         seen = tuple(registered.epoch if registered.live else 0 for registered in s.registered)
         if seen != s.seen and "noBounce" not in self.off:
-            after = self._told_again(s._replace(seen=seen), [b for b in REPLICAS if seen[b]])
-            yield "a new controller reads everything", after
+            live = [b for b in REPLICAS if seen[b]]
+            yield "a new controller reads everything", self._told_again(s._replace(seen=seen, cache=s.zk), live)
+            if s.cache != s.zk:
+                yield "the controller sees who is there now", self._told_again(s._replace(seen=seen), live)

@@ -30,23 +30,24 @@ class MoveSteps:
             yield from self._delete(s, stop)
 
     def _begin(self, s: State) -> Iterator[Step]:
-        if not s.seen[s.zk.leader]:
-            return
+        if not s.seen[s.zk.leader] or s.cache != s.zk:
+            return  # the second: the write is refused, and the controller reads
         for target in TARGETS:
             assignment = begun_move(s.zk, s.seen, target, forgets_movers="secondMove" in self.off)
             if assignment is None or not all(s.seen[b] for b in target):
                 continue
-            zk = Zk(s.zk.leader, s.zk.epoch + 1, s.zk.isr, s.zk.version + 1, s.zk.elr, (), assignment)
-            after = self._told(s._replace(zk=zk, moves=s.moves + 1), self._holders(s, assignment))
+            elected = s.seen[s.zk.leader]
+            zk = Zk(s.zk.leader, s.zk.epoch + 1, s.zk.isr, s.zk.version + 1, s.zk.elr, (), assignment, elected)
+            after = self._told(s._replace(zk=zk, cache=zk, moves=s.moves + 1), self._holders(s, assignment))
             yield f"the partition is to go to {list(target)}: epoch {zk.epoch}, on {list(assignment.replicas)}", after
 
     def _end(self, s: State) -> Iterator[Step]:
-        ended = ended_move(s.zk, s.seen)
+        ended = ended_move(s.cache, s.seen)
         if ended is None:
             return
         assignment, deletes = ended
         stops = {Stop(b, s.seen[b], s.zk.epoch) for b in deletes}
-        after = s._replace(zk=s.zk._replace(assignment=assignment), stops=s.stops | stops)
+        after = self._assigned(s, assignment)._replace(stops=s.stops | stops)
         yield f"the move has ended: on {list(assignment.replicas)}, to be deleted on {list(deletes)}", after
 
     def _delete(self, s: State, stop: Stop) -> Iterator[Step]:
@@ -63,8 +64,13 @@ class MoveSteps:
         emptied = Broker(broker.broker_epoch, NO_LEADER, NO_EPOCH, (), (), 0, None)
         removing = tuple(b for b in s.zk.assignment.removing if b != stop.to)
         if stop.to not in s.zk.assignment.replicas:
-            after = after._replace(zk=after.zk._replace(assignment=s.zk.assignment._replace(removing=removing)))
+            after = self._assigned(after, s.zk.assignment._replace(removing=removing))
         yield f"broker {stop.to} deletes what it has", self._with(after, stop.to, emptied)
+
+    @staticmethod
+    def _assigned(s: State, assignment: Assignment) -> State:
+        """Only the controller writes the assignment, so its cache knows it."""
+        return s._replace(zk=s.zk._replace(assignment=assignment), cache=s.cache._replace(assignment=assignment))
 
     @staticmethod
     def _holders(s: State, assignment: Assignment) -> list[int]:

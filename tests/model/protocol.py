@@ -3,7 +3,8 @@
 A state is a tuple of tuples; ``steps`` gives all that may happen next. Everything that the network may do is in it: an
 order of the controller arrives late or never, a fetch arrives when its sender has long moved on, a change of the ISR takes
 effect without the leader learning of it. The controller fences whom it likes and elects when it likes; brokers restart at
-any moment, with or without the end of their log. Where the real code is pure, the model calls it: LeaderState,
+any moment, with or without the end of their log. The controller decides and tells by what it has in its cache, which is as
+old as it likes where a leader changed the ISR. Where the real code is pure, the model calls it: LeaderState,
 ControllerState, EpochCache. What it takes for granted: a request to ZooKeeper that is lost stays lost (a sync comes before
 the read that settles it), and a broker that loses its tail is not the last in-sync replica that still has everything. One
 that loses its whole log may be: then nobody leads.
@@ -62,7 +63,7 @@ class Protocol(ControllerSteps, MoveSteps):
         brokers = tuple(Broker(1, 0, 1, (), (), 0, None) for _ in REPLICAS)
         brokers = (brokers[0]._replace(leading=leading, cache=((1, 0),)), *brokers[1:])
         registered = (Registration(1, True),) * 3
-        return State(zk, registered, (1, 1, 1), None, brokers, NOTHING, NOTHING, NOTHING, (), NOTHING, 0, 0, 0, 0)
+        return State(zk, registered, (1, 1, 1), zk, brokers, NOTHING, NOTHING, NOTHING, (), NOTHING, 0, 0, 0, 0)
 
     def steps(self, s: State) -> Iterator[Step]:
         for b in REPLICAS:
@@ -318,7 +319,9 @@ class Protocol(ControllerSteps, MoveSteps):
     def _settle(self, s: State, b: int, broker: Broker, leading: Leading, change: Pending) -> Iterator[Step]:
         possible = change.in_flight and s.zk.version == leading.version and self._lives_hold(s, b, broker, change)
         if possible:
-            zk = Zk(b, broker.epoch, change.members, s.zk.version + 1, change.elr, (), s.zk.assignment)
+            zk = Zk(
+                b, broker.epoch, change.members, s.zk.version + 1, change.elr, (), s.zk.assignment, broker.broker_epoch
+            )
             zk = zk._replace(assignment=counted(zk, s.seen))
             landed = broker._replace(leading=leading._replace(change=change._replace(in_flight=False)))
             after = self._with(s._replace(zk=zk, suspect=s.suspect & zk.holders, lost=s.lost & zk.holders), b, landed)

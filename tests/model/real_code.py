@@ -116,6 +116,7 @@ class Decision(NamedTuple):
     isr: tuple[int, ...]
     elr: tuple[int, ...]
     lost: tuple[int, ...]
+    elected: int
     lives: tuple[tuple[int, int], ...]
 
 
@@ -142,10 +143,17 @@ def _controller(
         for b, epoch in enumerate(seen)
         if epoch
     }
-    state = PartitionStateZnode(zk.leader, zk.epoch, 1, zk.isr, zk.elr, lost=zk.lost)
+    state = PartitionStateZnode(zk.leader, zk.epoch, 1, zk.isr, zk.elr, lost=zk.lost, leader_broker_epoch=zk.elected)
     topic = TopicZnode({0: replicas}, "id", {0: adding}, {0: removing})
     loaded = LoadedTopic(WHERE.topic, topic, 0, {}, {0: VersionedState(state, zk.version)})
     return controller, controller.loaded(brokers, [loaded], [])
+
+
+@cache
+def may_be_told(zk: Zk, seen: tuple[int, ...], broker: int) -> bool:
+    """Whether the real controller, that knows this, tells a broker to lead or follow."""
+    controller, _ = _controller(zk, seen)
+    return controller.leader_and_isr(broker, [WHERE]) is not None
 
 
 @cache
@@ -167,7 +175,8 @@ def decision(
         if isinstance(action, WriteStates):
             (change,) = action.changes
             found = change.state
-            return Decision(found.leader, found.isr, found.elr, found.lost, tuple(change.broker_epochs.items()))
+            lives = tuple(change.broker_epochs.items())
+            return Decision(found.leader, found.isr, found.elr, found.lost, max(0, found.leader_broker_epoch), lives)
     return None
 
 

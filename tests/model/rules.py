@@ -17,5 +17,6 @@ RULES = {
     "emptyDisk": "a broker whose disk is empty, or an older copy, says so; if it was the last in sync, nobody leads (I14)",
     "secondMove": "whoever holds records stays a replica until the last of several moves has ended",
     "failedElection": "a replica that cannot begin its epoch says so, and another is elected",
+    "oldEpoch": "a restarted broker does not lead in the epoch of its former incarnation (I10)",
     "suspectTail": "a broker that may have lost its tail is not elected while another in-sync replica is known (I14)",
 }

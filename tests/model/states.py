@@ -49,6 +49,8 @@ class Zk(NamedTuple):
     elr: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
     assignment: Assignment = Assignment()
+    elected: int = 1
+    """The broker epoch of the leader's incarnation that was elected; 0 if nobody leads."""
 
     @property
     def holders(self) -> frozenset[int]:
@@ -128,8 +130,8 @@ class State(NamedTuple):
     registered: tuple[Registration, ...]
     seen: tuple[int, ...]
     """What the controller believes: the epoch of each live broker, 0 for a dead one."""
-    read: Zk | None
-    """What the controller read some time ago; only an election that is no compare-and-set goes by it."""
+    cache: Zk
+    """What the controller knows of the partition: older than ``zk`` where a leader changed the ISR and it has not heard."""
     brokers: tuple[Broker, ...]
     orders: frozenset[Order]
     fetches: frozenset[StaleFetch]

@@ -26,10 +26,12 @@ ALL_OF_IT = {
     "two moves and a join": Bounds(3, 1, 1, 0, 0, isr=TWO, replicas=TWO, moves=2),
     "a disk that fails at an election": Bounds(3, 1, 0, 1, 0, failures=1),
     "a join and a restart that loses the tail": Bounds(2, 1, 1, 1, 1, isr=TWO),
+    "a join that the controller has not heard of, and a restart": Bounds(3, 1, 1, 1, 0, isr=TWO),
 }
 
 DEEP = {
     "two records, two isr changes": Bounds(3, 2, 2, 0, 0),
+    "a join that the controller has not heard of, and two restarts": Bounds(3, 1, 1, 2, 0, isr=TWO),
     "a move to its end and another": Bounds(4, 1, 1, 0, 0, isr=TWO, replicas=TWO, moves=2),
     "an isr change and two restarts that lose the tail": Bounds(3, 1, 1, 2, 2),
     "eligible leaders, a join and two fences": Bounds(2, 1, 1, 2, 0, min_insync=2, isr=(0,), elr=(1,)),
@@ -54,6 +56,7 @@ WHERE_IT_SHOWS = {
     "emptyDisk": Bounds(2, 1, 0, 1, 0, wipes=1),
     "secondMove": Bounds(3, 1, 0, 0, 0, isr=TWO, replicas=TWO, moves=2),
     "failedElection": Bounds(3, 1, 0, 1, 0, failures=1),
+    "oldEpoch": Bounds(2, 1, 1, 1, 0, isr=TWO),
     "suspectTail": Bounds(2, 1, 0, 1, 1),
 }
 

@@ -166,8 +166,8 @@ def take_up(habit: Habit) -> None:
     """Put a habit into this process's replication."""
     apply, next_fetch = Partition.apply, Partition.next_fetch
 
-    def apply_and_cut(self: Partition, state: PartitionState, now: float) -> bool:
-        taken = apply(self, state, now)
+    def apply_and_cut(self: Partition, state: PartitionState, now: float, broker_epoch: int = NO_EPOCH) -> bool:
+        taken = apply(self, state, now, broker_epoch)
         if taken and not self.is_leader:
             self.log.truncate_to(min(self.high_watermark, self.log.log_end_offset))
         return taken

@@ -16,6 +16,9 @@ from unittest import mock
 
 from ottla.broker.__main__ import main
 from ottla.broker.cluster_view import ClusterView
+from ottla.broker.controller.decisions.actions import Action, Tell, TellReplicas
+from ottla.broker.controller.decisions.leaders import Leaders
+from ottla.broker.controller.decisions.orders import Orders
 from ottla.broker.data_trust import DataTrust
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.state import LeaderState
@@ -84,6 +87,19 @@ def _lag_behind() -> None:
     ClusterView.describe = describe_late  # type: ignore[method-assign]
 
 
+def _let_restarted_leaders_go_on() -> None:
+    """A restarted leader goes on in its old epoch, and LeaderAndIsr requests are built when they are decided."""
+    to_replicas = Orders._to_replicas
+
+    def to_replicas_at_once(self: Orders, *arguments: Any) -> list[Action]:
+        decided = [action for action in to_replicas(self, *arguments) if isinstance(action, TellReplicas)]
+        built = [(action.broker, self.leader_and_isr(action.broker, action.partitions)) for action in decided]
+        return [Tell(broker, request) for broker, request in built if request is not None]
+
+    Leaders._was_restarted = lambda self, where: False  # type: ignore[method-assign]
+    Orders._to_replicas = to_replicas_at_once  # type: ignore[method-assign, assignment]
+
+
 MECHANISMS: dict[str, Callable[[], None]] = {
     "waiting for followers": _commit_without_followers,
     "deduplication": _store_repeats,
@@ -91,6 +107,7 @@ MECHANISMS: dict[str, Callable[[], None]] = {
     "comparing logs with checkpoints": _take_any_partition_for_whole,
     "forgetting who was eligible": _commit_beside_elr,
     "metadata in time": _lag_behind,
+    "new epochs for restarted leaders": _let_restarted_leaders_go_on,
 }
 
 

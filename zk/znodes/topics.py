@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ottla.wire.names import NO_LEADER, check_topic_name
+from ottla.wire.names import NO_EPOCH, NO_LEADER, check_topic_name
 from ottla.zk.znodes.json_fields import Fields, encode_json
 from ottla.zk.znodes.uuids import uuid_from_text
 
@@ -63,8 +63,10 @@ def _by_text(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:
 class PartitionStateZnode:
     """/brokers/topics/<topic>/partitions/<n>/state: who leads and who is in sync; its znode version is the partition epoch.
 
-    ``elr`` (eligible leader replicas, KIP-966) and ``lost`` are ours and written only when there are some. ``lost`` names
-    members of the ISR that came back without their records: while nobody else has them, nobody leads.
+    ``elr`` (eligible leader replicas, KIP-966), ``lost`` and ``leader_broker_epoch`` are ours and written only when there is
+    something to say. ``lost`` names members of the ISR that came back without their records: while nobody else has them,
+    nobody leads. ``leader_broker_epoch`` is the broker epoch of the incarnation that was elected: a later incarnation of the
+    same broker does not lead in this leader epoch [I10]. NO_EPOCH: nobody leads, or an older version of Ottla wrote the state.
     """
 
     leader: int
@@ -74,6 +76,7 @@ class PartitionStateZnode:
     elr: tuple[int, ...] = ()
     recovering: bool = False
     lost: tuple[int, ...] = ()
+    leader_broker_epoch: int = NO_EPOCH
 
     @classmethod
     def partition_path(cls, topic: str, partition: int) -> str:
@@ -94,6 +97,7 @@ class PartitionStateZnode:
                 **({"elr": list(self.elr)} if self.elr else {}),
                 **({"lost": list(self.lost)} if self.lost else {}),
                 **({"leader_recovery_state": 1} if self.recovering else {}),
+                **({"leader_broker_epoch": self.leader_broker_epoch} if self.leader_broker_epoch != NO_EPOCH else {}),
             }
         )
 
@@ -111,6 +115,7 @@ class PartitionStateZnode:
             elr=fields.numbers("elr", ()),
             recovering=fields.number("leader_recovery_state", 0) == 1,
             lost=fields.numbers("lost", ()),
+            leader_broker_epoch=fields.number("leader_broker_epoch", NO_EPOCH),
         )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from ottla.wire.control import Order
+from ottla.wire.names import TopicPartition
 from ottla.zk.metadata import PartitionStateChange
 from ottla.zk.znodes.topics import PartitionStateZnode, TopicZnode
 
@@ -33,6 +34,17 @@ class Tell(Caused):
 
     broker: int
     request: Order
+
+
+@dataclass(frozen=True)
+class TellReplicas(Caused):
+    """Send a broker the LeaderAndIsr request for these partitions, as ``leader_and_isr`` builds it at the time of sending.
+
+    A request that was built when it was decided could carry an ISR that a write in between has shown to be old.
+    """
+
+    broker: int
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True)
@@ -102,6 +114,7 @@ Action = (
     WriteStates
     | WriteTopic
     | Tell
+    | TellReplicas
     | CreateTopic
     | CreatePartitions
     | WriteConfig

@@ -7,7 +7,7 @@ from ottla.broker.dynamic_config import ALL_BROKERS, CHANGEABLE
 from ottla.broker.storage.log_config import CONFIG_VALUE_MAX, sensible_topic_config
 from ottla.wire.control import PartitionState, SettingsTold, TopicConfig
 from ottla.wire.messages import BrokerEndpoint
-from ottla.wire.names import TopicPartition
+from ottla.wire.names import NO_EPOCH, TopicPartition
 from ottla.zk.metadata import LoadedTopic, VersionedState
 from ottla.zk.znodes.brokers import DataState
 from ottla.zk.znodes.topics import TopicZnode
@@ -132,6 +132,10 @@ class Cluster:
             )
             for name, config in self.settings.items()
         )
+
+    def broker_epoch(self, broker: int) -> int:
+        """The epoch of a broker's present incarnation; NO_EPOCH if it is not registered."""
+        return self.brokers[broker].epoch if broker in self.brokers else NO_EPOCH
 
     def endpoints(self) -> list[BrokerEndpoint]:
         return [self.brokers[i].endpoint for i in sorted(self.brokers)]

@@ -25,13 +25,16 @@ def elect(
     *,
     elr: Collection[int] = (),
     min_insync: int = 1,
+    current: int = NO_LEADER,
     unclean: bool = False,
 ) -> Leadership:
-    """The first live in-sync replica in the order of the assignment; else an eligible one; else, if allowed, any live one.
+    """The current leader if it lives and is in sync; else the first such replica in the order of the assignment; else an
+    eligible one; else, if allowed, any live one. A preferred leader is chosen by an election of its own, not here.
 
     Invariant [I13]: the ISR never becomes empty. Where no member lives it stays as it is and remembers who must come back.
     """
-    leader = first(replicas, isr, live)
+    candidates = (current, *replicas) if current in replicas else replicas
+    leader = first(candidates, isr, live)
     if leader == NO_LEADER and (successor := first(replicas, elr, live)) != NO_LEADER:
         return Leadership(successor, (successor,), tuple(broker for broker in elr if broker != successor))
     if leader == NO_LEADER and unclean and (anybody := first(replicas, replicas, live)) != NO_LEADER:

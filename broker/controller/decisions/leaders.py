@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable
 
 from ottla.broker.controller.decisions.actions import Action, WriteStates
 from ottla.broker.controller.decisions.cluster import Cluster, Topic
-from ottla.broker.controller.decisions.election import Leadership, elect
-from ottla.wire.names import NO_LEADER, TopicPartition
+from ottla.broker.controller.decisions.election import Leadership, elect, first
+from ottla.wire.names import NO_EPOCH, NO_LEADER, TopicPartition
 from ottla.zk.metadata import PartitionStateChange
 from ottla.zk.znodes.brokers import DataState
 from ottla.zk.znodes.topics import PartitionStateZnode
@@ -88,16 +88,32 @@ class Leaders:
         return {where for where in {*self.distrusted, *self.lost} if self.is_unsettled(where)}
 
     def must_not_hear(self, where: TopicPartition, broker: int) -> bool:
-        """Whether a broker lacks records of a partition and that is not written yet: who is told so takes it for done."""
+        """Whether a broker lacks records of a partition and that is not written yet: who is told so takes it for done.
+
+        And whether it would lead in the epoch of an earlier incarnation, which may have changed the ISR unheard [I10].
+        """
+        if self._cluster.topics[where.topic].states[where.partition].state.leader == broker and self._was_restarted(
+            where
+        ):
+            return True
         doubted = broker in self.distrusted.get(where, ()) or broker in self.lost.get(where, ())
         return doubted and self.is_unsettled(where)
 
     def is_unsettled(self, where: TopicPartition) -> bool:
-        """The same for one partition. Where it is written that nobody leads because of it, all is said."""
-        if where in self.distrusted:
+        """Whether an epoch must begin: the leader was restarted, or a replica that lacks records still counts.
+
+        Where it is written that nobody leads because of lost records, all is said.
+        """
+        if where in self.distrusted or self._was_restarted(where):
             return True
         written = set(self._cluster.topics[where.topic].states[where.partition].state.lost)
         return self.lost.get(where, written) != written
+
+    def _was_restarted(self, where: TopicPartition) -> bool:
+        """Whether the leader lives, but is not known to be the incarnation that was elected: it must not go on [I10]."""
+        state = self._cluster.topics[where.topic].states[where.partition].state
+        present = self._cluster.broker_epoch(state.leader)
+        return present not in (NO_EPOCH, state.leader_broker_epoch)
 
     def trust_again(self, where: TopicPartition, state: PartitionStateZnode, *, elected: bool) -> None:
         """Who lacks records is trusted once it is counted no more, or once it was elected and its log is the truth."""
@@ -108,25 +124,40 @@ class Leaders:
 
     # --- who leads next ------------------------------------------------------------------------------------------------
 
-    def elections(self, among: Iterable[TopicPartition] | None = None) -> list[Action]:
+    def elections(
+        self, among: Iterable[TopicPartition] | None = None, but: Collection[TopicPartition] = ()
+    ) -> list[Action]:
         """New leaders where the old one is gone, where there was none, or where somebody in the ISR cannot be counted on."""
         changes = []
         staying = self._cluster.brokers.keys() - self.shutting_down
         for where in self.among(among):
+            if where in but:
+                continue
             topic = self._cluster.topics[where.topic]
             state = topic.states[where.partition].state
             able = self.able(where) if where in self._failed else staying
             settled = state.leader in able and all(broker in able for broker in state.isr)
-            if settled and where not in self.distrusted and where not in self.lost:
+            if settled and not self._was_restarted(where) and where not in self.distrusted and where not in self.lost:
                 continue
             decided = self._decide(topic, where, able)
-            # Whoever is not trusted and leads all the same does so in a new epoch: then it is known that this was decided.
+            # Whoever was restarted or is not trusted and leads all the same does so in a new epoch: then it is known that
+            # this was decided, and by which ISR.
             again = decided.leader != NO_LEADER and self.is_unsettled(where)
             if again or decided != (state.leader, state.isr, state.elr, state.lost):
                 changes.append(self.change(where, decided))
         return [WriteStates(changes)] if changes else []
 
     def _decide(self, topic: Topic, where: TopicPartition, able: Collection[int]) -> Leadership:
+        state = topic.states[where.partition].state
+        if state.leader_broker_epoch != NO_EPOCH and self._was_restarted(where):
+            # It failed first, and then came [I10]: another member of the ISR leads, or an eligible replica. If there is none,
+            # it may lead again, rather than a replica that is not in sync.
+            without = self._decide_among(topic, where, set(able) - {state.leader}, unclean=False)
+            if without.leader != NO_LEADER:
+                return without
+        return self._decide_among(topic, where, able, unclean=topic.unclean_election)
+
+    def _decide_among(self, topic: Topic, where: TopicPartition, able: Collection[int], *, unclean: bool) -> Leadership:
         state = topic.states[where.partition].state
         lost = self.lost.get(where, set())
         doubted = lost | self.distrusted.get(where, set())
@@ -136,14 +167,19 @@ class Leaders:
             return Leadership(NO_LEADER, elr[:1], elr[1:])
         if not isr and not elr:
             # A replica that lost its tail is still better than none; one that lost its log would have all others lose theirs.
+            # It leads alone: whoever is in sync does not truncate committed records for it.
             isr = _but(state.isr, lost) or _but(state.elr, lost)
+            leader = first(topic.replicas[where.partition], isr, able)
+            if leader != NO_LEADER:
+                return Leadership(leader, (leader,))
         decided = elect(
             _best_first(topic.replicas[where.partition], lost),
             isr,
             able,
             elr=elr,
             min_insync=topic.min_insync(self._cluster.min_insync(self._default_min_insync)),
-            unclean=topic.unclean_election,
+            current=state.leader,
+            unclean=unclean,
         )
         if not decided.isr:
             return Leadership(NO_LEADER, state.isr, state.elr, tuple(sorted(lost & {*state.isr, *state.elr})))
@@ -216,6 +252,7 @@ class Leaders:
             decided.isr,
             decided.elr,
             lost=decided.lost,
+            leader_broker_epoch=self._cluster.broker_epoch(decided.leader),
         )
         brokers = self._cluster.brokers
         relies_on = {decided.leader: brokers[decided.leader].epoch} if decided.leader in brokers else {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable
 
-from ottla.broker.controller.decisions.actions import Action, Tell
+from ottla.broker.controller.decisions.actions import Action, Tell, TellReplicas
 from ottla.broker.controller.decisions.cluster import Cluster, Topic
 from ottla.wire.control import (
     LeaderAndIsrRequest,
@@ -89,24 +89,32 @@ class Orders:
     def _to_replicas(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> list[Action]:
         """Tell brokers what to do with those partitions that they have a replica of, even one that is about to go."""
         topics = self._cluster.topics
-        held = [
-            (where, topics[where.topic].replicas[where.partition], self._cluster.state(where)) for where in partitions
-        ]
+        held = [(where, topics[where.topic].replicas[where.partition]) for where in partitions]
         actions: list[Action] = []
         for broker in brokers:
-            told = [
-                state
-                for where, replicas, state in held
-                if broker in replicas and not self._must_not_hear(where, broker)
-            ]
-            actions += self._lead_or_follow(broker, told)
+            told = tuple(where for where, replicas in held if broker in replicas)
+            actions += [TellReplicas(broker, told)] if told else []
         return actions
 
-    def _lead_or_follow(self, broker: int, states: list[PartitionState]) -> list[Action]:
+    def leader_and_isr(self, broker: int, partitions: Iterable[TopicPartition]) -> LeaderAndIsrRequest | None:
+        """What a broker must do with these partitions by what is known now; None if there is nothing to tell it.
+
+        Invariant [I10]: it is never told to lead in an epoch for which an earlier incarnation of it was elected.
+        """
+        if broker not in self._cluster.brokers:
+            return None
+        states = [self._cluster.state(where) for where in partitions if self._may_hear(where, broker)]
         if not states:
-            return []
+            return None
         topics = self._cluster.configs({state.topic for state in states})
-        return [Tell(broker, LeaderAndIsrRequest(self._id, self._epoch, self._epoch_of(broker), states, topics))]
+        return LeaderAndIsrRequest(self._id, self._epoch, self._epoch_of(broker), states, topics)
+
+    def _may_hear(self, where: TopicPartition, broker: int) -> bool:
+        topic = self._cluster.topics.get(where.topic)
+        if topic is None or topic.deleting or where.partition not in topic.states:
+            return False
+        # Whoever is about to go is told, too: it leads no more.
+        return broker in topic.holders(where.partition) and not self._must_not_hear(where, broker)
 
     def _news(
         self,

@@ -226,7 +226,9 @@ class Requests:
     def _first_states(self, partitions: Mapping[int, tuple[int, ...]]) -> dict[int, PartitionStateZnode]:
         """The first replica leads, and all are in sync: there is nothing yet that they could lack."""
         return {
-            number: PartitionStateZnode(replicas[0], 0, self._epoch, replicas)
+            number: PartitionStateZnode(
+                replicas[0], 0, self._epoch, replicas, leader_broker_epoch=self._cluster.broker_epoch(replicas[0])
+            )
             for number, replicas in partitions.items()
         }
 

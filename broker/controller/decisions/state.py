@@ -16,6 +16,7 @@ from ottla.broker.controller.decisions.orders import Orders
 from ottla.broker.controller.decisions.reassignment import Reassignment
 from ottla.broker.controller.decisions.requests import Requests
 from ottla.wire.admin import ElectionType
+from ottla.wire.control import LeaderAndIsrRequest
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
 from ottla.wire.names import TopicPartition
 from ottla.zk.metadata import LoadedTopic, PartitionStateChange, VersionedState
@@ -92,7 +93,11 @@ class ControllerState:
         # Before the writes that a bounce led to: what was known until then must not arrive after what was decided.
         actions = self._orders.full_metadata(sorted(joined)) + actions + others
         self._leaders.distrust(joined)
-        actions += self._leaders.elections()
+        # What the failure of those that bounced led to is decided again once it is written, or read.
+        decided = {
+            change.partition for action in actions if isinstance(action, WriteStates) for change in action.changes
+        }
+        actions += self._leaders.elections(but=decided)
         return actions + self._all_orders(sorted(joined))
 
     def broker_is_behind(self, broker: int) -> list[Action]:
@@ -128,6 +133,10 @@ class ControllerState:
     def replicas_work(self, broker: int, partitions: Iterable[TopicPartition]) -> None:
         """A broker leads or follows these as it was told."""
         self._leaders.works(broker, partitions)
+
+    def leader_and_isr(self, broker: int, partitions: Iterable[TopicPartition]) -> LeaderAndIsrRequest | None:
+        """The request that TellReplicas stands for, built from what is known now; None if there is nothing to tell."""
+        return self._orders.leader_and_isr(broker, partitions)
 
     def led_by(self, broker: int) -> list[TopicPartition]:
         return [

@@ -92,6 +92,17 @@ def test_stamps_that_never_reach_zookeeper_do_not_push_out_the_one_that_it_knows
     assert folders.trust("a", "b").judge(known) is DataState.WHOLE
 
 
+def test_confirmation_of_an_older_stamp_does_not_forget_a_newer_one_nor_why_data_is_lost(
+    folders: Folders, known: BrokerDataZnode
+) -> None:
+    trust = folders.trust("a")
+    assert trust.judge(known) is DataState.LOST
+    newer = trust.stamp()
+    trust.confirmed(known)
+    assert trust.why_lost
+    assert trust.stamp() == newer, "it may stand in ZooKeeper already"
+
+
 def test_crash_of_the_machine_makes_tails_suspect_until_that_is_reported(
     folders: Folders, known: BrokerDataZnode
 ) -> None:

@@ -11,6 +11,7 @@ from ottla.broker.controller.decisions.actions import (
     ReadAgain,
     RemoveTopic,
     Tell,
+    TellReplicas,
     WriteBrokerConfig,
     WriteConfig,
     WriteStates,
@@ -20,7 +21,7 @@ from ottla.broker.controller.decisions.actions import (
 from ottla.broker.controller.decisions.cluster import Broker
 from ottla.broker.controller.decisions.placement import place
 from ottla.broker.controller.decisions.state import ControllerState
-from ottla.wire.control import LeaderAndIsrRequest, PartitionState, StopReplicaRequest, UpdateMetadataRequest
+from ottla.wire.control import LeaderAndIsrRequest, Order, PartitionState, StopReplicaRequest, UpdateMetadataRequest
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
@@ -73,17 +74,24 @@ class ControllerScript:
     # --- ZooKeeper -------------------------------------------------------------------------------------------------------
 
     def do_topic(self, command: Command) -> list[str]:
-        """topic <name> <replicas> ... [min=<min.insync.replicas>] [unclean=true]: created, with all replicas in sync."""
+        """topic <name> <replicas> ... [min=<min.insync.replicas>] [unclean=true] [elected=<epoch>]: created, all in sync.
+
+        ``elected`` is the broker epoch of the leaders, 1 if it is not given, -1 for a state that does not have it.
+        """
         name, *assignment = command.words
         replicas = {number: numbers(text) for number, text in enumerate(assignment)}
-        states = {p: VersionedState(PartitionStateZnode(r[0], 0, 1, r), 0) for p, r in replicas.items()}
+        elected = int(command.options.get("elected", 1))
+        states = {
+            p: VersionedState(PartitionStateZnode(r[0], 0, 1, r, leader_broker_epoch=elected), 0)
+            for p, r in replicas.items()
+        }
         settings = {"min": "min.insync.replicas", "unclean": "unclean.leader.election.enable"}
-        config = {settings[key]: value for key, value in command.options.items()}
+        config = {settings[key]: value for key, value in command.options.items() if key in settings}
         self.topics[name] = LoadedTopic(name, TopicZnode(replicas, f"id-of-{name}"), 0, config, states)
         return []
 
     def do_state(self, command: Command) -> list[str]:
-        """state <topic>-<partition> [leader=] [isr=] [elr=]: somebody, as a rule the leader, writes the state."""
+        """state <topic>-<partition> [leader=] [isr=] [elr=] [elected=]: somebody, as a rule the leader, writes the state."""
         where = partition(command.words[0])
         loaded = self.topics[where.topic]
         old = loaded.states[where.partition]
@@ -92,6 +100,7 @@ class ControllerScript:
             leader=int(command.options.get("leader", old.state.leader)),
             isr=command.numbers("isr") or old.state.isr,
             elr=command.numbers("elr") or old.state.elr,
+            leader_broker_epoch=int(command.options.get("elected", old.state.leader_broker_epoch)),
         )
         self._store(where, VersionedState(state, old.version + 1))
         return []
@@ -218,7 +227,10 @@ class ControllerScript:
                 lines += [f"write {_change(change)} [{action.cause}]" for change in action.changes]
             elif isinstance(action, Tell):
                 assert action.request.cause == action.cause
-                lines.append(f"tell {action.broker}@{action.request.broker_epoch} {_order(action)} [{action.cause}]")
+                lines.append(_told(action.broker, action.request, action.cause))
+            elif isinstance(action, TellReplicas):
+                request = self.controller.leader_and_isr(action.broker, action.partitions)
+                lines += [_told(action.broker, request, action.cause)] if request is not None else []
             elif isinstance(action, RemoveTopic):
                 lines.append(f"remove {action.name} [{action.cause}]")
             elif isinstance(action, WriteBrokerConfig):
@@ -320,8 +332,11 @@ def _states(states: list[PartitionState]) -> str:
     return "; ".join(told)
 
 
-def _order(action: Tell) -> str:
-    request = action.request
+def _told(broker: int, request: Order, cause: str) -> str:
+    return f"tell {broker}@{request.broker_epoch} {_order(request)} [{cause}]"
+
+
+def _order(request: Order) -> str:
     if isinstance(request, LeaderAndIsrRequest):
         return f"leader_and_isr {_states(request.partitions)}"
     if isinstance(request, StopReplicaRequest):

@@ -12,7 +12,7 @@ def brokers(*ids: int, epoch: int = 1) -> dict[int, Broker]:
 
 
 def topic(name: str) -> LoadedTopic:
-    state = VersionedState(PartitionStateZnode(1, 0, 1, (1, 2)), 0)
+    state = VersionedState(PartitionStateZnode(1, 0, 1, (1, 2), leader_broker_epoch=1), 0)
     return LoadedTopic(name, TopicZnode({0: (1, 2)}, f"id-of-{name}"), 0, {}, {0: state})
 
 
