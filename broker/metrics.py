@@ -49,6 +49,9 @@ class Metrics(Collector):
         self.registry.register(self)
         registry = self.registry
         self.request_errors = Counter("ottla_request_errors", "Errors answered", ["api", "error"], registry=registry)
+        self.clock_skew = Gauge(
+            "ottla_clock_skew_seconds", "How far this clock is ahead of another", ["reference"], registry=registry
+        )
         self.connections = Gauge("ottla_connections", "Open connections", registry=registry)
         self.refused_connections = Gauge(
             "ottla_refused_connections", "Connections cut for their behaviour", registry=registry

@@ -1,4 +1,4 @@
-"""The wall clocks of the brokers, compared through ZooKeeper: a broker writes its time, and ZooKeeper stamps the write with its own."""
+"""Wall clocks of the brokers, compared through ZooKeeper: a broker writes its time, ZooKeeper stamps the write with its own."""
 
 from dataclasses import dataclass
 

@@ -18,6 +18,8 @@ class Stat:
     czxid: int
     mzxid: int
     ephemeral_owner: int
+    mtime_ms: int = 0
+    """When it was last written, by the clock of ZooKeeper's leader."""
 
 
 @dataclass(frozen=True, slots=True)

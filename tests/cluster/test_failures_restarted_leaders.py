@@ -15,9 +15,9 @@ from ottla.local.broker import child_environment
 from ottla.zk.session.session import ZkSession
 from ottla.zk.znodes.isr_changes import IsrChangeZnode
 from ottla.zk.znodes.topics import PartitionStateZnode
-from tests.support.cluster import wait_until
+from tests.support.cluster import complete, wait_until
 from tests.support.weakened_broker import brokers_without
-from tests.support.workload import WAIT_S, controller_of, in_sync, make_topic, revive
+from tests.support.workload import WAIT_S, controller_of, in_sync, make_topic
 from tests.support.znodes import broker_epoch, partition_state
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -109,11 +109,11 @@ def test_restarted_leader_does_not_acknowledge_by_an_isr_that_the_controller_had
             restarted = restart_leader_before_the_controller_hears_of_its_isr(cluster, admin)
             assert not is_acknowledged_without_an_isr_member(cluster, restarted)
         finally:
-            revive(cluster)
+            complete(cluster)
 
 
 def test_copy_of_a_running_brokers_data_folder_is_refused(cluster: LocalCluster, tmp_path: Path) -> None:
-    revive(cluster)
+    complete(cluster)
     original = cluster._broker(0)
     epoch = broker_epoch(cluster, original.id)
     shutil.copytree(original.data_path, tmp_path / "copy")

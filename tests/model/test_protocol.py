@@ -61,8 +61,23 @@ WHERE_IT_SHOWS = {
 }
 
 
+LONGEST = {
+    "a restart that loses the tail",
+    "min.insync.replicas is lowered",
+    "an empty disk",
+    "a disk that fails at an election",
+}
+"""Each takes ten seconds or more: they run with ``-m deep``."""
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("bounds", ALL_OF_IT.values(), ids=ALL_OF_IT.keys())
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        pytest.param(bounds, id=name, marks=[pytest.mark.deep] if name in LONGEST else [])
+        for name, bounds in ALL_OF_IT.items()
+    ],
+)
 def test_with_all_rules_no_acked_record_is_ever_lost(bounds):
     found = search(Protocol(bounds), states_max=2_000_000)
     print(f"\n{bounds}: {found}")

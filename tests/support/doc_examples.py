@@ -5,7 +5,7 @@ Every fenced block of ``sh`` or ``python`` is run, but for those that say why no
 folder of their own; 127.0.0.1:9092 and the ports behind it are others, so that a page can be run where they are taken.
 """
 
-import contextlib
+import json
 import os
 import re
 import socket
@@ -13,7 +13,6 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ottla.local.broker import child_environment
 from ottla.zk.ensemble.ports import free_ports
@@ -28,6 +27,22 @@ ADMIN_DISTANCE = 1000
 
 COMMANDS = re.compile(r"^(\$ )?(\.venv/bin/)?(ottla|make|docker|docker-compose|pip) ", re.MULTILINE)
 """A line that looks like a command: a block that has one must say that it is ``sh``."""
+
+INTERPRETER = """
+import json, os, sys, traceback
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+names = {"__name__": "__main__"}
+for line in sys.stdin:
+    code, name = json.loads(line)
+    try:
+        exec(compile(code, name, "exec"), names)
+        answer = ""
+    except BaseException:
+        answer = traceback.format_exc()
+    print(json.dumps(answer), file=answers, flush=True)
+"""
+"""Executes the blocks that it reads, and answers each with nothing or with a traceback."""
 
 _FENCE = re.compile(r"^(?:<!-- not run: (?P<why>.+?) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
 _INDENTED = re.compile(r"(?:^    .*\n)+", re.MULTILINE)
@@ -70,7 +85,7 @@ class Reader:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._port = _free_run_of_ports()
-        self._names: dict[str, Any] = {"__name__": "__main__"}
+        self._interpreter: subprocess.Popen[str] | None = None
         self._home = folder / "state"
         self._bin = folder / "bin"
         self._bin.mkdir()
@@ -83,8 +98,7 @@ class Reader:
     def tries(self, example: Example) -> None:
         text = self._with_own_ports(example.text)
         if example.language == "python":
-            with contextlib.chdir(self._folder):
-                exec(compile(text, str(example), "exec"), self._names)
+            self._executes(text, str(example))
         else:
             self.runs(text, str(example))
 
@@ -101,8 +115,27 @@ class Reader:
         told = f"{done.stdout.decode()}\n{done.stderr.decode()}"
         assert done.returncode == 0, f"{name} ended with {done.returncode}:\n{commands}\n{told}"
 
+    def _executes(self, code: str, name: str) -> None:
+        """In one interpreter for the whole page: what a page leaves running, a Spark session say, ends with it."""
+        if self._interpreter is None:
+            self._interpreter = subprocess.Popen(
+                [sys.executable, "-c", INTERPRETER],
+                cwd=self._folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+        assert self._interpreter.stdin is not None
+        assert self._interpreter.stdout is not None
+        self._interpreter.stdin.write(json.dumps([code, name]) + "\n")
+        self._interpreter.stdin.flush()
+        answer = self._interpreter.stdout.readline()
+        assert answer, f"{name} ended its interpreter"
+        assert json.loads(answer) == "", f"{name} failed:\n{code}\n{json.loads(answer)}"
+
     def goes(self) -> None:
         """Whatever was started ends."""
+        if self._interpreter is not None:
+            assert self._interpreter.stdin is not None
+            self._interpreter.stdin.close()
+            self._interpreter.wait(scaled(30))
         subprocess.run(["ottla", "down"], env=self._environment(), capture_output=True, timeout=scaled(90), check=False)
 
     def _with_own_ports(self, text: str) -> str:

@@ -151,7 +151,7 @@ class ZkRequests:
 
 
 def _stat(stat: Any) -> Stat:
-    return Stat(stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner)
+    return Stat(stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner, stat.mtime)
 
 
 def _check_size(what: str, size: int) -> None:

@@ -183,3 +183,23 @@ class BrokerDataZnode:
             return None
         fields = Fields(cls.path(broker_id), data)
         return cls(fields.text("stamp"), fields.texts("folders", ()))
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerClockZnode:
+    """/brokers/clocks/<id>, persistent, ours: the wall clock of a broker when it last compared it."""
+
+    now_ms: int
+
+    PARENT = "/brokers/clocks"
+
+    @classmethod
+    def path(cls, broker_id: int) -> str:
+        return f"{cls.PARENT}/{broker_id}"
+
+    def encode(self) -> bytes:
+        return encode_json({"version": 1, "now_ms": self.now_ms})
+
+    @classmethod
+    def decode(cls, broker_id: int, data: bytes) -> "BrokerClockZnode":
+        return cls(Fields(cls.path(broker_id), data).number("now_ms"))

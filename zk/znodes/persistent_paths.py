@@ -6,6 +6,7 @@ PERSISTENT_PATHS = (
     "/brokers/topics",
     "/brokers/epochs",
     "/brokers/data",
+    "/brokers/clocks",
     "/brokers/seqid",
     "/config/changes",
     "/config/topics",
