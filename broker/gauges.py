@@ -32,3 +32,4 @@ class Gauges:
         metrics.isr_expands.set(replication.isr_loop.expands)
         broken = sum(partition.log.failed for partition in partitions)
         metrics.failed_logs.set(broken + sum(len(log_dir.failed) for log_dir in self.parts.storage.log_dirs))
+        metrics.refusing_logs.set(sum(partition.log.refuses_records for partition in partitions))

@@ -75,6 +75,11 @@ class Metrics(Collector):
         self.isr_shrinks = Gauge("ottla_isr_shrinks", "Times a follower fell out of sync", registry=registry)
         self.isr_expands = Gauge("ottla_isr_expands", "Times a follower got in sync", registry=registry)
         self.failed_logs = Gauge("ottla_failed_logs", "Partitions whose disk failed", registry=registry)
+        self.refusing_logs = Gauge(
+            "ottla_refusing_logs",
+            "Partitions that could not take their last records for want of disk space, descriptors or memory",
+            registry=registry,
+        )
 
     def timing(self, api: str) -> Timing:
         """Where the requests of one api are counted."""
