@@ -36,3 +36,4 @@ class Gauges:
         memories = {id(log_dir.producer_memory): log_dir.producer_memory for log_dir in self.parts.storage.log_dirs}
         metrics.producer_states.set(sum(memory.used_bytes for memory in memories.values()))
         metrics.evicted_producers.count = sum(memory.evicted for memory in memories.values())
+        metrics.refusing_logs.set(sum(partition.log.refuses_records for partition in partitions))

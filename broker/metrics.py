@@ -87,6 +87,11 @@ class Metrics(Collector):
             registry=registry,
         )
         self.failed_logs = Gauge("ottla_failed_logs", "Partitions whose disk failed", registry=registry)
+        self.refusing_logs = Gauge(
+            "ottla_refusing_logs",
+            "Partitions that could not take their last records for want of disk space, descriptors or memory",
+            registry=registry,
+        )
 
     def timing(self, api: str) -> Timing:
         """Where the requests of one api are counted."""

@@ -162,7 +162,7 @@ class TransactionalIdAuthorizationFailed(OttlaError, code=53):
 
 
 class StorageError(OttlaError, code=56, retriable=True, refresh_metadata=True):
-    """The disk under this partition failed; the broker serves it no more until it is restarted."""
+    """The disk under this partition failed, and the broker serves it no more until it is restarted; or it is full."""
 
 
 class UnknownProducerId(OttlaError, code=59):

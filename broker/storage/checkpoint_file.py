@@ -29,6 +29,9 @@ def replace_file(path: Path, text: str, *, sync_data: bool = True, sync_name: bo
             left = left[os.write(fd, left) :]
         if sync_data:
             os.fsync(fd)
+    except OSError:
+        temporary.unlink(missing_ok=True)  # on a full disk the part that was written is in the way
+        raise
     finally:
         os.close(fd)
     temporary.replace(path)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.broker.storage.checkpoint_file import read_rows, sync_folder, write_rows
+from ottla.broker.storage.disk_health import is_shortage
 from ottla.wire.names import NO_EPOCH
 
 FILE_NAME = "leader-epoch-checkpoint"
@@ -115,19 +116,45 @@ class EpochCache:
         return known, higher.start_offset
 
     def truncate_from_end(self, offset: int) -> None:
-        """Forget epochs that began at ``offset`` or later."""
+        """Forget epochs that began at ``offset`` or later.
+
+        Their records are gone. If there is no room for the file, it is written before the next record is.
+        """
+        kept = [entry for entry in self._entries if entry.start_offset < offset]
+        if len(kept) == len(self._entries):
+            return
+        try:
+            self._replace(kept)
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            self.forget_unwritten(offset)
+            logger.warning("epoch checkpoint not written yet: path=%s error=%s", self.path, error)
+
+    def forget_unwritten(self, offset: int) -> None:
+        """The same in memory only: no record of these epochs was written."""
         kept = [entry for entry in self._entries if entry.start_offset < offset]
         if len(kept) != len(self._entries):
-            self._replace(kept)
+            self._entries = kept
+            self.unsaved = True
 
     def truncate_from_start(self, offset: int) -> None:
-        """Forget epochs that ended at or before ``offset``; the one that wrote ``offset`` now starts there."""
+        """Forget epochs that ended at or before ``offset``; the one that wrote ``offset`` now starts there.
+
+        Nobody needs that: if there is no room for the file, all stays as it is until the next call.
+        """
         place = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         if not place:
             return
         kept = [EpochStart(self._entries[place - 1].epoch, offset), *self._entries[place:]]
-        if kept != self._entries:
+        if kept == self._entries:
+            return
+        try:
             self._replace(kept)
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            logger.warning("old leader epochs not dropped: path=%s error=%s", self.path, error)
 
     def clear(self) -> None:
         """Forget everything."""

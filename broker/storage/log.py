@@ -3,7 +3,8 @@
 Methods run on the broker's event loop unless they say "slow": those may run in a thread, next to the others.
 
 An OSError while writing, flushing or cutting makes the log *failed* until the broker restarts: what the disk holds is
-unknown then, and only recovery can tell. A failed flush is never tried again, because the kernel forgets what it lost.
+unknown then, and only recovery can tell. A failed flush is never tried again, because the kernel forgets what it lost. A
+full disk, or a want of descriptors or memory, fails no log: what it stops has changed nothing (disk_health.py).
 """
 
 import logging
@@ -12,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ottla.broker.storage.disk_health import DiskHealth
+from ottla.broker.storage.disk_health import NO_DESCRIPTORS, SHORTAGES, DiskHealth
 from ottla.broker.storage.incoming import (
     Appended,
     places_of,
@@ -29,7 +30,9 @@ from ottla.broker.storage.retention import Limits, SegmentAge, expired
 from ottla.broker.storage.segments.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, BatchPlace
 from ottla.broker.storage.segments.segment_files import DELETED_SUFFIX
 from ottla.broker.storage.segments.segments import Segments
-from ottla.wire.errors import FencedLeaderEpoch, OffsetOutOfRange, RecordListTooLarge, ReplicaNotAvailable
+from ottla.wire.errors import (
+    FencedLeaderEpoch, OffsetOutOfRange, RecordListTooLarge, ReplicaNotAvailable, StorageError,
+)  # fmt: skip
 
 logger = logging.getLogger(__name__)
 
@@ -132,6 +135,11 @@ class Log:
         return self._disk.failure is not None
 
     @property
+    def refuses_records(self) -> bool:
+        """There was no room on the disk, no descriptor or no memory for the last records: those that come next may be taken."""
+        return self._disk.shortage is not None
+
+    @property
     def latest_epoch(self) -> int:
         """The newest leader epoch in the log, -1 if there is none."""
         return self._epochs.latest_epoch
@@ -194,7 +202,11 @@ class Log:
                     self._epochs.assign(header.leader_epoch, header.base_offset)
             places = places_of(run)
             start = run[0][0]
-            self._write(records[start : start + places[-1].position + places[-1].size], places)
+            try:
+                self._write(records[start : start + places[-1].position + places[-1].size], places)
+            except StorageError:
+                self._epochs.forget_unwritten(self.log_end_offset)
+                raise
             for _, header in run:
                 if header.producer_id >= 0:
                     self._producers.note(header, header.base_offset)
@@ -236,7 +248,7 @@ class Log:
         try:
             return self._segments.read(offset, max_bytes, up_to, at_least_one, stays)
         except OSError as error:
-            raise self._disk.fail("reading", error) from error
+            raise self._disk.refuse("reading", error) from error
 
     def max_timestamp(self) -> int:
         """The largest timestamp of all segments; -1 if no record has one."""
@@ -246,14 +258,9 @@ class Log:
         """The first batch from an offset on that says it has a record of ``timestamp_ms`` or later; None if there is none."""
         start = max(self._log_start_offset, from_offset)
         try:
-            for segment in self._segments.from_offset(start):
-                if segment.size and segment.max_timestamp >= timestamp_ms:
-                    batch = segment.find_by_timestamp(timestamp_ms, start)
-                    if batch is not None:
-                        return segment.read(batch.position, batch.position + batch.size)
+            return self._segments.find_by_timestamp(timestamp_ms, start)
         except OSError as error:
-            raise self._disk.fail("reading", error) from error
-        return None
+            raise self._disk.refuse("reading", error) from error
 
     # --- cutting ---
 
@@ -265,15 +272,18 @@ class Log:
         if offset < self._segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        with self._disk.during("truncating"):
-            if offset < self.log_end_offset:
-                segment = self._segments.holding(offset)
+        segment = self._segments.holding(offset)
+        if offset < self.log_end_offset:
+            with self._disk.during("truncating", SHORTAGES):
                 offset = segment.batch_start(offset)
                 if not segment.can_truncate_to(offset):
                     raise ReplicaNotAvailable(
                         f"{self.folder}: records past {offset} are to be cut, and still being sent"
                     )
+                segment.open_fd()
                 self._prepare_truncation(offset)
+        with self._disk.during("truncating"):
+            if offset < self.log_end_offset:
                 self._segments.truncate_to(offset)
                 self._log_start_offset = min(self._log_start_offset, offset)
                 self._truncating_to = OFFSET_MAX
@@ -284,8 +294,9 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the next record gets ``offset``."""
-        with self._disk.during("truncating"):
+        with self._disk.during("truncating", SHORTAGES):
             self._prepare_truncation(offset)
+        with self._disk.during("truncating"):
             self._segments.start_over_at(offset)
             self._truncating_to = OFFSET_MAX
             self._producers.clear()
@@ -299,8 +310,8 @@ class Log:
             raise OffsetOutOfRange(f"offset {offset}; the log has {self._log_start_offset} to {self.log_end_offset}")
         if offset > self._log_start_offset:
             with self._disk.during("deleting records"):
-                self._epochs.truncate_from_start(offset)
                 self._log_start_offset = offset
+                self._epochs.truncate_from_start(self._log_start_offset)
         return self._log_start_offset
 
     def apply_retention(self, now_ms: int, *, up_to: int | None = None) -> list[str]:
@@ -308,18 +319,20 @@ class Log:
 
         Their files are only renamed: ``remove_deleted_files`` does the slow part.
         """
-        with self._disk.during("deleting segments"):
+        with self._disk.during("deleting segments", SHORTAGES):
+            self._epochs.truncate_from_start(self._log_start_offset)
             ages = [SegmentAge(segment.next_offset, segment.size, segment.age_ms()) for segment in self._segments]
             limits = Limits(self.config.retention_ms, self.config.retention_bytes)
             up_to = self.log_end_offset if up_to is None else up_to
             due = expired(ages, limits, now_ms=now_ms, log_start=self._log_start_offset, up_to=up_to)
+            if due == len(self._segments):
+                due -= 0 if self._segments.could_roll() else 1
             if not due:
                 return []
-            if due == len(self._segments):
-                self._segments.roll()
+        with self._disk.during("deleting segments"):
+            # On a full disk nothing may be written before the files are gone: their names change, and no more.
             names = self._segments.drop_first(due)
             self._log_start_offset = max(self._log_start_offset, self._segments.first.base_offset)
-            self._epochs.truncate_from_start(self._log_start_offset)
         logger.info(
             "segments deleted: folder=%s count=%d log_start_offset=%d", self.folder, due, self._log_start_offset
         )
@@ -347,7 +360,7 @@ class Log:
 
     def flush(self, *, sealed_only: bool = False) -> int:
         """Put all records, or all of sealed segments, on disk, and give the offset up to which they are. Slow."""
-        with self._disk.during("flushing"):
+        with self._disk.during("flushing", NO_DESCRIPTORS):
             if not self._is_findable:
                 self._precautions.before_first_flush()
                 self._is_findable = True
@@ -383,11 +396,13 @@ class Log:
                 self._epochs.save()
             self._segments.active.append(records, batches)
         except OSError as error:
-            raise self._disk.fail("appending", error) from error
+            raise self._disk.refuse("appending", error) from error
+        if self._disk.shortage is not None:
+            self._disk.end_shortage()
         return max_timestamp
 
     def _roll(self) -> None:
-        with self._disk.during("rolling"):
+        with self._disk.during("rolling", SHORTAGES):
             self._segments.roll()
 
     def _prepare_truncation(self, offset: int) -> None:

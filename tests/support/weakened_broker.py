@@ -23,6 +23,7 @@ from ottla.broker.data_trust import DataTrust
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.state import LeaderState
 from ottla.broker.storage.data_folder.lost_partitions import LostPartitions
+from ottla.broker.storage.disk_health import DiskHealth
 from ottla.broker.storage.producers.states import ProducerStates
 from ottla.local.broker import BrokerProcess
 from ottla.wire.requests import MetadataResponse, TopicMetadata
@@ -55,6 +56,11 @@ def _take_any_folder_for_whole() -> None:
 def _take_any_partition_for_whole() -> None:
     """A partition folder that is missing or was shortened counts for as much as one that holds what the checkpoints say."""
     LostPartitions.add = lambda self, losses: None  # type: ignore[method-assign]
+
+
+def _take_shortages_for_failures() -> None:
+    """A full disk, or a want of descriptors, fails a log until the broker restarts."""
+    DiskHealth.refuse = DiskHealth.fail  # type: ignore[method-assign]
 
 
 def _commit_beside_elr() -> None:
@@ -105,6 +111,7 @@ MECHANISMS: dict[str, Callable[[], None]] = {
     "deduplication": _store_repeats,
     "data stamps": _take_any_folder_for_whole,
     "comparing logs with checkpoints": _take_any_partition_for_whole,
+    "telling shortages from failures": _take_shortages_for_failures,
     "forgetting who was eligible": _commit_beside_elr,
     "metadata in time": _lag_behind,
     "new epochs for restarted leaders": _let_restarted_leaders_go_on,

@@ -20,6 +20,7 @@ from ottla.broker.storage.data_folder.folder_names import FolderNames
 from ottla.broker.storage.data_folder.lost_partitions import Loss, Lost, LostPartitions
 from ottla.broker.storage.data_folder.meta_properties import FILE_NAME, claim_data_folder
 from ottla.broker.storage.data_folder.shutdown_marker import ShutdownMarker, current_boot_id
+from ottla.broker.storage.disk_health import is_shortage
 from ottla.broker.storage.log import OFFSET_MAX, Log
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.log_loading import Precautions
@@ -177,8 +178,14 @@ class LogDir:
         OSError if the folder cannot be renamed: the log stays in ``logs``, takes no records, and can be deleted again.
         """
         log = self.logs[partition]
-        # First: a checkpoint that names a partition without a folder means that the folder was lost.
-        self.forget([partition])
+        try:
+            # First: a checkpoint that names a partition without a folder means that the folder was lost.
+            self.forget([partition])
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            # Deleting makes room. If the broker dies before they are written, it takes for lost what nobody counts.
+            logger.warning("checkpoints still name a deleted log: partition=%s error=%s", partition, error)
         log.discard()
         suffix = f".{uuid.uuid4().hex}{DELETE_SUFFIX}"
         doomed = self.folder / (log.folder.name[: FILE_NAME_MAX - len(suffix)] + suffix)

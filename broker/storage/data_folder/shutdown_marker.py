@@ -35,7 +35,9 @@ class ShutdownMarker:
         if self._marker.exists():
             self._marker.unlink()
             sync_folder(folder)
-        if not self.tail_suspect:
+        if (
+            not self.tail_suspect and self._read_boot_id() != boot_id
+        ):  # a full disk does not keep a broker from starting
             replace_file(self._boot_id_file, boot_id + "\n")
 
     def suspect(self) -> None:

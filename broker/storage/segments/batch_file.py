@@ -49,7 +49,10 @@ class BatchFile:
         return cls(path, _CLOSED, path.stat().st_size, sealed=True)
 
     def append(self, records: memoryview) -> None:
-        """Write ``records``: all of them or, raising OSError, none."""
+        """Write ``records``: all of them or, raising OSError, none.
+
+        If the file cannot be cut back after a failed write, it is that error which is raised: it is no shortage.
+        """
         size = self.size
         try:
             written = os.pwrite(self.fd, records, size)
@@ -58,17 +61,17 @@ class BatchFile:
                 if not more:
                     raise OSError(errno.ENOSPC, "the file system takes no more bytes")
                 written += more
-        except OSError:
-            self._undo_append()
+        except OSError as error:
+            self._undo_append(error)
             raise
         self.size = size + written
 
-    def _undo_append(self) -> None:
+    def _undo_append(self, cause: OSError) -> None:
         try:
             os.ftruncate(self.fd, self.size)
-        except OSError:
+        except OSError as error:
             # The bytes past ``size`` are shown to nobody, the log counts as failed, and recovery cuts them.
-            pass
+            raise OSError(errno.EIO, f"{cause}, and the file cannot be cut back: {error}") from cause
 
     def read(self, start: int, end: int, *, may_be_cut: bool = False) -> memoryview:
         """The bytes from position ``start`` to ``end``. A copy if they may be cut: nobody's slice is to be in the way then."""
@@ -110,11 +113,15 @@ class BatchFile:
         """
         # Invariant: whoever touches a slice past the end of its file dies (SIGBUS).
         assert self.can_cut_at(position)
-        if self.fd == _CLOSED:
-            self.fd = os.open(self.path, os.O_RDWR)
+        self.open_fd()
         os.ftruncate(self.fd, position)
         self.sealed = False
         self.size = position
+
+    def open_fd(self) -> None:
+        """Have a descriptor to cut and to append by."""
+        if self.fd == _CLOSED:
+            self.fd = os.open(self.path, os.O_RDWR)
 
     def close(self) -> None:
         self.close_fd()

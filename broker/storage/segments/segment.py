@@ -77,7 +77,7 @@ class Segment:
         segment = cls(folder, base_offset, interval_bytes, BatchFile.open_sealed(segment_path(folder, base_offset)))
         segment._find_end()
         segment._sealed_max_timestamp = segment.index.max_timestamp
-        segment._save_index()
+        segment.save_index()
         # Looked at, and let go of until somebody reads: most sealed segments are never read again.
         segment._index = None
         segment.close_files()
@@ -217,7 +217,7 @@ class Segment:
 
     def seal(self) -> None:
         """Write the indexes: nothing is appended any more."""
-        self._save_index()
+        self.save_index()
         self._sealed_max_timestamp = self.index.max_timestamp
         self._file.sealed = True
         self._index = None
@@ -226,12 +226,16 @@ class Segment:
     def close(self) -> None:
         """Make the indexes of an active segment durable and let go of all files. Slow."""
         if not self.sealed and not self._index_saved:
-            self._save_index()
+            self.save_index()
             sync_index(self._folder, self.base_offset)
         self.close_files()
 
     def close_files(self) -> None:
         self._file.close()
+
+    def open_fd(self) -> None:
+        """Have a descriptor to cut by: where there is none left, nothing has been cut yet."""
+        self._file.open_fd()
 
     def close_fd(self) -> None:
         """Let go of the descriptor of a segment that is flushed."""
@@ -306,7 +310,8 @@ class Segment:
             (batch.max_timestamp for batch in self.walk(0) if batch.max_timestamp != NO_TIMESTAMP), NO_TIMESTAMP
         )
 
-    def _save_index(self) -> None:
+    def save_index(self) -> None:
+        """Write the indexes, if they have changed."""
         if self._index_saved:
             return
         if self.size:

@@ -1,10 +1,14 @@
 """The files of a partition folder by name: segments, their indexes, and what crashes leave behind."""
 
+import logging
 import os
 from pathlib import Path
 
+from ottla.broker.storage.disk_health import is_shortage
 from ottla.broker.storage.segments.index import SegmentIndex
 from ottla.wire.log_layout import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, is_offset, segment_name
+
+logger = logging.getLogger(__name__)
 
 DELETED_SUFFIX = ".deleted"
 TEMPORARY_SUFFIX = ".tmp"
@@ -37,10 +41,19 @@ def remove_leftovers(folder: Path) -> list[str]:
 
 
 def save_index(folder: Path, index: SegmentIndex) -> None:
-    """Write both index files. Not synced: they are disposable until a flush makes them durable."""
+    """Write both index files. Not synced: they are disposable until a flush makes them durable.
+
+    Without room or descriptors there are none: whoever needs the index reads the segment's batch headers again.
+    """
     offset_entries, time_entries = index.encode()
-    segment_path(folder, index.base_offset, INDEX_SUFFIX).write_bytes(offset_entries)
-    segment_path(folder, index.base_offset, TIME_INDEX_SUFFIX).write_bytes(time_entries)
+    try:
+        segment_path(folder, index.base_offset, INDEX_SUFFIX).write_bytes(offset_entries)
+        segment_path(folder, index.base_offset, TIME_INDEX_SUFFIX).write_bytes(time_entries)
+    except OSError as error:
+        if not is_shortage(error):
+            raise
+        remove_index(folder, index.base_offset)
+        logger.warning("index not written: folder=%s base_offset=%d error=%s", folder, index.base_offset, error)
 
 
 def sync_index(folder: Path, base_offset: int) -> None:

@@ -12,6 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from ottla.broker.storage.checkpoint_file import sync_folder
+from ottla.broker.storage.disk_health import is_shortage
 from ottla.broker.storage.segments.segment import Segment
 from ottla.broker.storage.segments.segment_files import sync_index
 
@@ -80,15 +81,37 @@ class Segments:
                 break
         return views
 
+    def find_by_timestamp(self, timestamp_ms: int, from_offset: int) -> memoryview | None:
+        """See ``Log.find_by_timestamp``."""
+        for segment in self.from_offset(from_offset):
+            if segment.size and segment.max_timestamp >= timestamp_ms:
+                batch = segment.find_by_timestamp(timestamp_ms, from_offset)
+                if batch is not None:
+                    return segment.read(batch.position, batch.position + batch.size)
+        return None
+
+    def could_roll(self) -> bool:
+        """Start a new segment, so that the active one can be deleted; False if there is no room for that yet."""
+        try:
+            self.roll()
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            return False
+        return True
+
     def roll(self) -> None:
         """Start a new segment, unless the active one is empty."""
         with self._lock:
             last = self.active
             if not last.size:
                 return
+            # What may fail for want of room or descriptors comes first: until both are done nothing has changed.
+            last.save_index()
+            following = Segment.create(self._folder, last.next_offset, self._interval_bytes)
             last.seal()
-            self.active = Segment.create(self._folder, last.next_offset, self._interval_bytes)
-            self._list.append(self.active)
+            self.active = following
+            self._list.append(following)
             self._folder_changed = True
 
     def truncate_to(self, offset: int) -> None:
@@ -138,22 +161,25 @@ class Segments:
             with self._lock:
                 self._flush_target = self.active.base_offset if sealed_only else self.active.next_offset
                 due = [segment for segment in self._list if self._is_due(segment)]
-                # Copies: the event loop may close or replace the originals at any time.
-                files = [os.dup(s.fd) if s.fd >= 0 else os.open(s.path, os.O_RDONLY) for s in due]
+                files = _copies(due)
                 folder_changed, self._folder_changed = self._folder_changed, False
             try:
-                with_them()
-                for fd in files:
-                    os.fdatasync(fd)
-            finally:
-                for fd in files:
-                    os.close(fd)
-            # A recovery point past a sealed segment says that its indexes can be trusted as well.
-            for segment in due:
-                if segment.sealed:
-                    sync_index(self._folder, segment.base_offset)
-            if folder_changed:
-                sync_folder(self._folder)
+                try:
+                    with_them()
+                    for fd in files:
+                        os.fdatasync(fd)
+                finally:
+                    for fd in files:
+                        os.close(fd)
+                # A recovery point past a sealed segment says that its indexes can be trusted as well.
+                for segment in due:
+                    if segment.sealed:
+                        sync_index(self._folder, segment.base_offset)
+                if folder_changed:
+                    sync_folder(self._folder)
+            except OSError:
+                self._folder_changed |= folder_changed  # a want of descriptors passes, and the flush is done again
+                raise
             with self._lock:
                 self.flushed_up_to = max(self.flushed_up_to, self._flush_target)
                 for segment in due:
@@ -178,3 +204,16 @@ class Segments:
 
     def _number(self, offset: int) -> int:
         return max(0, bisect_right(self._list, offset, key=_base_offset) - 1)
+
+
+def _copies(segments: list[Segment]) -> list[int]:
+    """Descriptors of their own: the event loop may close or replace the segments' at any time. All of them or none."""
+    files: list[int] = []
+    try:
+        for segment in segments:
+            files.append(os.dup(segment.fd) if segment.fd >= 0 else os.open(segment.path, os.O_RDONLY))
+    except OSError:
+        for fd in files:
+            os.close(fd)
+        raise
+    return files

@@ -187,7 +187,7 @@ def test_an_epoch_that_cannot_be_saved_takes_no_record(open_log, make_batch, mon
     log.append_as_leader(make_batch(), 1, 0)
 
     def failing(*args, **options):
-        raise OSError(28, "no space left on device")
+        raise OSError(5, "input/output error")
 
     monkeypatch.setattr("ottla.broker.storage.epochs.write_rows", failing)
     with pytest.raises(StorageError):
