@@ -4,6 +4,8 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from msgspec import structs
+
 from ottla.broker.api.later import later
 from ottla.broker.api.parts import check_parts
 from ottla.broker.cluster_view import ClusterView
@@ -82,7 +84,9 @@ class GroupOffsetHandlers:
         for part in request.parts:
             error = self._why_not(part)
             if error is None:
-                good.append(part)
+                # Invariant: the topic is the one that the commit was checked for. While it waits to be written, the topic
+                # may be deleted and made anew, and the first records of the new one would be skipped.
+                good.append(structs.replace(part, topic_id=part.topic_id or self._view.topic_id_of(part.topic)))
                 results.append(OffsetCommitPartResult(0, "", part.topic, part.partition))
             else:
                 results.append(OffsetCommitPartResult(error.code, str(error), part.topic, part.partition))
@@ -102,7 +106,7 @@ class GroupOffsetHandlers:
         Every piece is fenced as any write is. All are put at once: nothing that the group decides later comes between them.
         """
         pieces = list(in_pieces(coordinated.group.group_id, parts))
-        written = [self._written(coordinated, self._filled(piece)) for piece in pieces]
+        written = [self._written(coordinated, _filled(piece)) for piece in pieces]
         outcomes = await asyncio.gather(*written, return_exceptions=True)
         for outcome in outcomes:
             if outcome is not None and (len(pieces) == 1 or not isinstance(outcome, OttlaError)):
@@ -111,15 +115,6 @@ class GroupOffsetHandlers:
         if failed and len(failed) == len(pieces):
             raise failed[0][1]
         return {TopicPartition(part.topic, part.partition): why for piece, why in failed for part in piece}
-
-    def _filled(self, piece: list[OffsetCommitPart]) -> Callable[[GroupWrite], None]:
-        def fill(write: GroupWrite) -> None:
-            for part in piece:
-                topic_id = part.topic_id or self._view.topic_id_of(part.topic)
-                commit = CommitZnode(part.leader_epoch, part.metadata, topic_id)
-                write.commit(TopicPartition(part.topic, part.partition), Committed(part.offset, commit))
-
-        return fill
 
     def _why_not(self, part: OffsetCommitPart) -> OttlaError | None:
         known = self._view.topic(part.topic)
@@ -243,6 +238,15 @@ class GroupOffsetHandlers:
         if good:
             await self._written(coordinated, fill)
         return Reply(OffsetDeleteResponse(0, "", tuple(results)))
+
+
+def _filled(piece: list[OffsetCommitPart]) -> Callable[[GroupWrite], None]:
+    def fill(write: GroupWrite) -> None:
+        for part in piece:
+            commit = CommitZnode(part.leader_epoch, part.metadata, part.topic_id)
+            write.commit(TopicPartition(part.topic, part.partition), Committed(part.offset, commit))
+
+    return fill
 
 
 def in_pieces(group: str, parts: Iterable[OffsetCommitPart]) -> Iterator[list[OffsetCommitPart]]:

@@ -10,7 +10,7 @@ from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.new_groups import NewGroups
 from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
-from ottla.wire.errors import NotCoordinator, OttlaError, UnknownServerError
+from ottla.wire.errors import GroupIdNotFound, NotCoordinator, OttlaError, UnknownServerError
 
 logger = logging.getLogger(__name__)
 
@@ -23,9 +23,18 @@ class GroupWork:
         self._new_groups = new_groups
 
     def on(
-        self, group_id: str, wait: Later, work: Callable[[Coordinated], None], *, maker: Peer | None = None
+        self,
+        group_id: str,
+        wait: Later,
+        work: Callable[[Coordinated], None],
+        *,
+        maker: Peer | None = None,
+        if_gone: Reply | None = None,
     ) -> Later:
-        """Do it now if the group is at hand, else when it is. One that does not exist is made for ``maker``."""
+        """Do it now if the group is at hand, else when it is. One that does not exist is made for ``maker``.
+
+        Without a ``maker``, ``if_gone`` is answered for a group that does not exist; GroupIdNotFound if it is None.
+        """
         at_hand = self._groups.loaded(group_id)
         if at_hand is not None:
             work(at_hand)
@@ -45,6 +54,9 @@ class GroupWork:
 
         def loaded(task: "asyncio.Future[Reply]") -> None:
             error = None if task.cancelled() else task.exception()
+            if isinstance(error, GroupIdNotFound) and if_gone is not None:
+                wait.give(if_gone)
+                return
             if error is not None and not isinstance(error, OttlaError):
                 logger.error("a request about a group failed group=%s", group_id, exc_info=error)
                 error = UnknownServerError("the broker's log has the details")

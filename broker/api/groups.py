@@ -23,6 +23,7 @@ from ottla.wire.groups import (
     JoinGroupRequest,
     LeaveGroupRequest,
     LeaveGroupResponse,
+    LeftMember,
     SyncGroupRequest,
 )
 
@@ -109,7 +110,9 @@ class GroupHandlers:
         def heartbeat(one: Coordinated) -> None:
             wait.give(_alive(_classic(one, request.member_id).heartbeat(*who, time.monotonic())))
 
-        return self._work.on(request.group_id, wait, heartbeat)
+        # A group that is gone has no such member: so Kafka says it, and so its clients join anew.
+        gone = _alive(UnknownMemberId(f"group {request.group_id!r} does not exist, and has no members"))
+        return self._work.on(request.group_id, wait, heartbeat, if_gone=gone)
 
     def _heard(self, one: Coordinated, request: HeartbeatRequest) -> Later | Reply:
         who = request.member_id, request.group_instance_id, request.generation_id
@@ -140,7 +143,9 @@ class GroupHandlers:
             self._groups.apply(one, effects)
             wait.give(Reply(LeaveGroupResponse(0, "", tuple(left))))
 
-        return self._work.on(request.group_id, wait, leave)
+        why = UnknownMemberId(f"group {request.group_id!r} does not exist, and has no members")
+        left = [LeftMember(why.code, str(why), one.member_id, one.group_instance_id) for one in request.members]
+        return self._work.on(request.group_id, wait, leave, if_gone=Reply(LeaveGroupResponse(0, "", tuple(left))))
 
 
 def _classic(one: Coordinated, member_id: str) -> Group:

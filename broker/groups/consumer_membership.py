@@ -239,11 +239,11 @@ class ConsumerGroup:
 
     def check_commit(self, member_id: str, instance_id: str | None, epoch: int, now: float) -> None:
         """Raise if offsets may not be committed so: by an old epoch, or by nobody while there are members."""
-        if epoch <= SIMPLE:
-            if self.members:
-                count = f"{len(self.members)} member" + ("s" if len(self.members) > 1 else "")
-                raise NonEmptyGroup(f"group {self.group_id!r} has {count}: until they have left, only they commit")
-            return
+        if epoch <= SIMPLE and not self.members:
+            return  # whoever has not joined, named or not
+        if epoch <= SIMPLE and not member_id:
+            count = f"{len(self.members)} member" + ("s" if len(self.members) > 1 else "")
+            raise NonEmptyGroup(f"group {self.group_id!r} has {count}: until they have left, only they commit")
         self._check_current(member_id, epoch)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:

@@ -22,5 +22,7 @@ class Coordinated:
         """For each write that is on its way, the answers that wait for it."""
         self.last_put: PendingWrite | None = None
         """What was put last of all to be written, if that is its znode."""
+        self.last_used_ms = 0
+        """When something about it was last written here; 0 if nothing was since it was loaded."""
         self.writing = 0
         """How many writes of its znode are on their way: its version may be larger by so many than is known."""

@@ -279,7 +279,7 @@ class Groups:
             coordinated.writing -= 1
             answers = coordinated.unwritten.popleft()
             if error is None and item.record is not None:
-                coordinated.loaded.znode = item.record
+                coordinated.loaded.znode, coordinated.last_used_ms = item.record, _now_ms()
                 self._answer_all(answers)
                 return
             # What could not be written is not decided: whoever coordinates next begins with what stands there.
@@ -310,16 +310,17 @@ class Groups:
         """Write offsets, with whatever other groups have to write."""
         record = None
         known = coordinated.loaded.znode
-        touch_ms = min(TOUCH_MS, self.limits.retention_ms // 4)
-        if not coordinated.writing and _now_ms() - known.touched_ms > touch_ms:
+        if not coordinated.writing and _now_ms() - known.touched_ms > self._touch_ms:
             # Invariant: what stands, and when. What the group is about to decide is not written by the way.
             record = replace(known, touched_ms=_now_ms())
 
         def written(error: OttlaError | None) -> None:
             coordinated.writing -= record is not None
-            if error is None and record is not None:
-                coordinated.loaded.znode = record
-            if error is not None and not isinstance(error, InvalidRequest):
+            if error is None:
+                coordinated.last_used_ms = _now_ms()
+                if record is not None:
+                    coordinated.loaded.znode = record
+            elif not isinstance(error, InvalidRequest):
                 # Perhaps it was written all the same: what is at hand may not be what stands there. It is read anew.
                 self._give_up(coordinated)
             done(error)
@@ -327,6 +328,21 @@ class Groups:
         coordinated.writing += record is not None
         coordinated.last_put = None
         self._writes.put(PendingWrite(coordinated.loaded, fill, written, record))
+
+    @property
+    def _touch_ms(self) -> int:
+        return min(TOUCH_MS, self.limits.retention_ms // 4)
+
+    def idle_ms(self, coordinated: Coordinated) -> int:
+        """For how long nobody has used a group, at least. Its znode tells the last use only as exactly as it is touched."""
+        return _now_ms() - (coordinated.last_used_ms or coordinated.loaded.znode.touched_ms + self._touch_ms)
+
+    async def _written(self, coordinated: Coordinated) -> None:
+        """Return when all that was decided about a group until now stands in ZooKeeper; raise what kept it from that."""
+        done: asyncio.Future[OttlaError | None] = asyncio.get_running_loop().create_future()
+        self.commit(coordinated, lambda _: None, lambda error: None if done.done() else done.set_result(error))
+        if (error := await done) is not None:
+            raise error
 
     def _set_timer(self, coordinated: Coordinated) -> None:
         """Its next deadline. One that has moved further away is noticed when the earlier one comes."""
@@ -359,10 +375,14 @@ class Groups:
 
     async def delete(self, group_id: str) -> None:
         """Forget a group without members, and all that it committed."""
-        coordinated = await self.get(group_id, make=False)
-        if coordinated.group.state != EMPTY:
-            count = len(coordinated.group.members)
-            raise NonEmptyGroup(f"group {group_id!r} has {count} member{'s' if count != 1 else ''}")
+        while True:
+            coordinated = await self.get(group_id, make=False)
+            if coordinated.group.state != EMPTY:
+                count = len(coordinated.group.members)
+                raise NonEmptyGroup(f"group {group_id!r} has {count} member{'s' if count != 1 else ''}")
+            if not coordinated.writing:
+                break
+            await self._written(coordinated)  # its last member has left a moment ago: the znode is about to change
         self._give_up(coordinated)
         self._deleting.add(group_id)
         try:

@@ -216,11 +216,11 @@ class Group:
 
     def check_commit(self, member_id: str, instance_id: str | None, generation: int, now: float) -> None:
         """Raise if offsets may not be committed so: by an old generation, or by nobody while there are members."""
+        if generation <= SIMPLE and not self.members:
+            return  # whoever has not joined; a client may name itself all the same (librdkafka with group.protocol=consumer)
         if generation == SIMPLE and not member_id:
-            if self.members:
-                count = f"{len(self.members)} member" + ("s" if len(self.members) > 1 else "")
-                raise NonEmptyGroup(f"group {self.group_id!r} has {count}: until they have left, only they commit")
-            return
+            count = f"{len(self.members)} member" + ("s" if len(self.members) > 1 else "")
+            raise NonEmptyGroup(f"group {self.group_id!r} has {count}: until they have left, only they commit")
         member = self.members.known(member_id, instance_id)
         self._check_generation(generation)
         if self.state is GroupState.COMPLETING:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 
 from ottla.broker.groups.groups_loop import EMPTY, Groups
 from ottla.wire.errors import OttlaError
@@ -40,8 +39,8 @@ class GroupRetention:
         for name in await self._groups.names():
             try:
                 one = await self._groups.get(name, make=False)
-                idle_ms = time.time() * 1000 - one.loaded.znode.touched_ms
-                is_idle = idle_ms > self._groups.limits.retention_ms and not one.writing  # it may have ended just now
+                is_idle = self._groups.idle_ms(one) > self._groups.limits.retention_ms
+                is_idle = is_idle and not one.writing  # it may have ended just now
                 if one.group.state == EMPTY and is_idle:
                     await self._groups.delete(name)
             except OttlaError as error:  # the others are looked at all the same

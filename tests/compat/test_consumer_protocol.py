@@ -62,6 +62,20 @@ def _create(cluster: LocalCluster, name: str, partitions: int = PARTITIONS) -> N
         admin.create_topic(name, partitions=partitions, replication_factor=3)
 
 
+def test_client_that_has_not_joined_commits_while_the_group_is_empty(cluster: LocalCluster, topic: str) -> None:
+    """Before: UNKNOWN_MEMBER_ID. librdkafka names its member id, with epoch -1; Kafka takes that while there is no member."""
+    group = f"group-{topic}"
+    options = {"bootstrap.servers": cluster.bootstrap, "group.id": group, "group.protocol": "consumer"}
+    consumer: Any = confluent_kafka.Consumer({**options, "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        consumer.commit(offsets=[TopicPartition(topic, 0, 7)], asynchronous=False)
+        (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=WAIT_S)
+        assert found.offset == 7
+    finally:
+        consumer.close()
+
+
 class Member:
     """A confluent consumer in a group, and what it was given."""
 
