@@ -369,7 +369,8 @@ class Log:
     def close(self) -> None:
         """Flush, write the indexes and let go of all files. Slow. A failed log is only let go of."""
         try:
-            if not self.failed and self.size:  # an empty log has nothing that must survive a power cut
+            # A log that never had records has nothing that must survive a power cut.
+            if not self.failed and (self.size or self._segments.owes_truncation):
                 self.flush()
                 with self._disk.during("closing"):
                     if self._producers.states:

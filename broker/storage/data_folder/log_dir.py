@@ -191,7 +191,13 @@ class LogDir:
         doomed = self.folder / (log.folder.name[: FILE_NAME_MAX - len(suffix)] + suffix)
         log.folder.rename(doomed)
         del self.logs[partition]
-        sync_folder(self.folder)
+        try:
+            sync_folder(self.folder)
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            # After a power cut the folder may be back, as that of a partition which nobody counts this broker for.
+            logger.warning("deletion not synced: partition=%s error=%s", partition, error)
         logger.info("log deleted: partition=%s topic_id=%s", partition, log.topic_id)
         return doomed
 

@@ -25,7 +25,7 @@ _CLOSED = -1
 class BatchFile:
     """See the module. ``size`` says what may be read; bytes past it are not there."""
 
-    __slots__ = ("_read_side", "fd", "path", "sealed", "size")
+    __slots__ = ("_read_side", "fd", "path", "sealed", "size", "was_cut")
 
     def __init__(self, path: Path, fd: int, size: int, *, sealed: bool) -> None:
         self.path = path
@@ -33,6 +33,8 @@ class BatchFile:
         """The descriptor to flush; below zero if there is none any more."""
         self.size = size
         self.sealed = sealed
+        self.was_cut = False
+        """Whether it was cut since it was last flushed: after a power cut it could be as long as before."""
         self._read_side = MappedFile()
 
     @classmethod
@@ -115,6 +117,7 @@ class BatchFile:
         assert self.can_cut_at(position)
         self.open_fd()
         os.ftruncate(self.fd, position)
+        self.was_cut = True
         self.sealed = False
         self.size = position
 

@@ -101,6 +101,15 @@ class Segment:
         return self._file.fd
 
     @property
+    def was_cut(self) -> bool:
+        """Whether it was cut, or made in the place of others, since it was last flushed."""
+        return self._file.was_cut
+
+    @was_cut.setter
+    def was_cut(self, was_cut: bool) -> None:
+        self._file.was_cut = was_cut
+
+    @property
     def max_timestamp(self) -> int:
         return self._sealed_max_timestamp if self.sealed else self.index.max_timestamp
 

@@ -132,7 +132,7 @@ class Segments:
                 segment.mark_deleted()
             self.active = Segment.create(self._folder, offset, self._interval_bytes)
             self._list[:] = [self.active]
-            self._folder_changed = True
+            self.active.was_cut = self._folder_changed = True
 
     def drop_first(self, count: int) -> list[str]:
         """Let go of the oldest segments, never of the active one; gives their names."""
@@ -152,6 +152,11 @@ class Segments:
             self.flushed_up_to = min(self.flushed_up_to, offset)
             self._flush_target = min(self._flush_target, offset)
 
+    @property
+    def owes_truncation(self) -> bool:
+        """Whether a truncation is not on disk yet: the next flush puts it there, whether records are due or not."""
+        return any(segment.was_cut for segment in self._list)
+
     def flush(self, *, sealed_only: bool, with_them: Callable[[], None] = lambda: None) -> int:
         """Put all records, or all of sealed segments, on disk; gives the offset up to which they are. Slow.
 
@@ -162,6 +167,9 @@ class Segments:
                 self._flush_target = self.active.base_offset if sealed_only else self.active.next_offset
                 due = [segment for segment in self._list if self._is_due(segment)]
                 files = _copies(due)
+                cut = [segment for segment in due if segment.was_cut]
+                for segment in cut:
+                    segment.was_cut = False  # before: a cut from now on is the next flush's
                 folder_changed, self._folder_changed = self._folder_changed, False
             try:
                 try:
@@ -179,6 +187,8 @@ class Segments:
                     sync_folder(self._folder)
             except OSError:
                 self._folder_changed |= folder_changed  # a want of descriptors passes, and the flush is done again
+                for segment in cut:
+                    segment.was_cut = True
                 raise
             with self._lock:
                 self.flushed_up_to = max(self.flushed_up_to, self._flush_target)
@@ -200,7 +210,8 @@ class Segments:
                 segment.close_files()
 
     def _is_due(self, segment: Segment) -> bool:
-        return segment.next_offset > self.flushed_up_to and segment.base_offset < self._flush_target
+        has_records = segment.next_offset > self.flushed_up_to and segment.base_offset < self._flush_target
+        return has_records or segment.was_cut
 
     def _number(self, offset: int) -> int:
         return max(0, bisect_right(self._list, offset, key=_base_offset) - 1)
