@@ -1,7 +1,9 @@
 """What is looked up only when somebody asks for the metrics: how much there is of everything now."""
 
+import resource
 from dataclasses import dataclass
 
+from ottla.broker.file_descriptors import open_descriptors
 from ottla.broker.parts import Parts
 from ottla.net.server import Server
 
@@ -18,6 +20,11 @@ class Gauges:
         partitions = replication.partitions
         metrics.connections.set(len(self.server.connections))
         metrics.refused_connections.set(self.server.refused)
+        metrics.turned_away.set(self.server.turned_away)
+        metrics.descriptors.set(open_descriptors())
+        metrics.descriptors_max.set(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        shared = {id(log_dir.open_files): log_dir.open_files for log_dir in self.parts.storage.log_dirs}
+        metrics.mapped_segments.set(sum(open_files.maps for open_files in shared.values()))
         metrics.unsent.set(self.server.unsent_memory())
         metrics.purgatory.labels("fetch").set(replication.sessions.waiting + replication.purgatories.fetch.size)
         metrics.purgatory.labels("produce").set(replication.purgatories.produce.size)

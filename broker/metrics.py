@@ -56,6 +56,18 @@ class Metrics(Collector):
         self.refused_connections = Gauge(
             "ottla_refused_connections", "Connections cut for their behaviour", registry=registry
         )
+        self.turned_away = Gauge(
+            "ottla_turned_away_connections",
+            "Connections of clients closed because file descriptors were nearly exhausted",
+            registry=registry,
+        )
+        self.descriptors = Gauge("ottla_open_file_descriptors", "Open file descriptors", registry=registry)
+        self.descriptors_max = Gauge(
+            "ottla_max_file_descriptors", "The limit of open file descriptors", registry=registry
+        )
+        self.mapped_segments = Gauge(
+            "ottla_mapped_segments", "Memory maps of segments, each with a file descriptor", registry=registry
+        )
         self.unsent = Gauge("ottla_unsent_bytes", "Memory of answers that clients have not read yet", registry=registry)
         self.purgatory = Gauge("ottla_purgatory_size", "Requests that wait", ["kind"], registry=registry)
         self.fetch_sessions = Gauge(

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from ottla.broker.replication.partition import Partition, PartitionEvents
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.data_folder.lost_partitions import Loss, Lost
+from ottla.broker.storage.disk_health import DiskShortage, is_shortage
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig, sensible_topic_config
 from ottla.wire.control import PartitionState, StopReplicaPart, TopicConfig
@@ -52,6 +53,10 @@ class Partitions:
         self._step_downs = 0
         self._told: dict[tuple[str, int], tuple[int, bool]] = {}
         """In which life of this broker it was last told of each, and whether its records of it are waited for."""
+        self._postponed: dict[TopicPartition, tuple[PartitionState, int]] = {}
+        """What the controller said, and in which life, of partitions whose log could not be made for want of descriptors."""
+        self.on_postponed: Callable[[], None] = lambda: None
+        """Called when there is something to be done by ``apply_postponed``."""
         self._changing = asyncio.Lock()  # one control request at a time: each may wait for the disk in the middle
 
     def __iter__(self) -> Iterator[Partition]:
@@ -110,39 +115,65 @@ class Partitions:
         self, states: Sequence[PartitionState], topics: Iterable[TopicConfig], broker_epoch: int = NO_EPOCH
     ) -> dict[TopicPartition, OttlaError]:
         """Lead or follow these; why, for each that could not be taken on. ``broker_epoch``: which life of it was told."""
-        failed: dict[TopicPartition, OttlaError] = {}
         step_downs = self._step_downs
         async with self._changing:
             self._check_not_fenced_since(step_downs)
             self.configure(topics)
-            missing = [state for state in states if (state.topic, state.partition) not in self._partitions]
-            made = await asyncio.to_thread(self._open_logs, missing) if missing else {}
-            self._check_not_fenced_since(step_downs)
-            await self._settle_losses(states)
-            self._check_not_fenced_since(step_downs)
-            for state in states:
-                where = TopicPartition(state.topic, state.partition)
-                try:
-                    if where in made:
-                        self._adopt(where, made[where])
-                    partition = self._partitions[where]
-                    if partition.log.topic_id != state.topic_id:
-                        raise InconsistentTopicId(
-                            f"{where} is of topic id {partition.log.topic_id} here, not {state.topic_id}"
-                        )
-                    if partition.apply(state, time.monotonic(), broker_epoch):
-                        self._events.role(partition)
-                        logger.info(
-                            "partition state taken partition=%s leader=%d leader_epoch=%d isr=%s",
-                            where, state.leader, state.leader_epoch, state.isr,
-                        )  # fmt: skip
-                    if partition.log.failed:
-                        raise StorageError(f"the disk under {where} failed")
-                except OttlaError as error:
-                    logger.error("partition state refused partition=%s error=%s", where, error)
-                    failed[where] = error
-                self._told[where] = broker_epoch, self._broker_id in state.lost
+            return await self._take_all(states, broker_epoch, step_downs)
+
+    async def apply_postponed(self) -> bool:
+        """Lead or follow what there were no descriptors or no room for; whether nothing is left.
+
+        The controller was not told of that: a shortage passes, and a partition whose log is to be made has no records here yet.
+        """
+        async with self._changing:
+            by_life: dict[int, list[PartitionState]] = {}
+            for state, broker_epoch in self._postponed.values():
+                by_life.setdefault(broker_epoch, []).append(state)
+            for broker_epoch, states in by_life.items():
+                await self._take_all(states, broker_epoch, self._step_downs)
+            return not self._postponed
+
+    async def _take_all(
+        self, states: Sequence[PartitionState], broker_epoch: int, step_downs: int
+    ) -> dict[TopicPartition, OttlaError]:
+        failed: dict[TopicPartition, OttlaError] = {}
+        missing = [state for state in states if (state.topic, state.partition) not in self._partitions]
+        made = await asyncio.to_thread(self._open_logs, missing) if missing else {}
+        self._check_not_fenced_since(step_downs)
+        await self._settle_losses(states)
+        self._check_not_fenced_since(step_downs)
+        for state in states:
+            where = TopicPartition(state.topic, state.partition)
+            was_postponed = self._postponed.pop(where, None) is not None
+            try:
+                if where in made:
+                    self._adopt(where, made[where])
+                self._take(where, state, broker_epoch)
+            except DiskShortage as error:
+                if not was_postponed:
+                    logger.warning("partition state postponed partition=%s error=%s", where, error)
+                self._postponed[where] = state, broker_epoch
+                self.on_postponed()
+            except OttlaError as error:
+                logger.error("partition state refused partition=%s error=%s", where, error)
+                failed[where] = error
+            self._told[where] = broker_epoch, self._broker_id in state.lost
         return failed
+
+    def _take(self, where: TopicPartition, state: PartitionState, broker_epoch: int) -> None:
+        """Lead or follow one partition that has a log."""
+        partition = self._partitions[where]
+        if partition.log.topic_id != state.topic_id:
+            raise InconsistentTopicId(f"{where} is of topic id {partition.log.topic_id} here, not {state.topic_id}")
+        if partition.apply(state, time.monotonic(), broker_epoch):
+            self._events.role(partition)
+            logger.info(
+                "partition state taken partition=%s leader=%d leader_epoch=%d isr=%s",
+                where, state.leader, state.leader_epoch, state.isr,
+            )  # fmt: skip
+        if partition.log.failed:
+            raise StorageError(f"the disk under {where} failed")
 
     async def _settle_losses(self, states: Sequence[PartitionState]) -> None:
         """Forget losses that the controller has acted on: it does not count this replica any more, or elected it all the same.
@@ -219,6 +250,7 @@ class Partitions:
                     del self._partitions[where]
                     self._step_down(partition)
                 self._told.pop(where, None)
+                self._postponed.pop(where, None)
                 if part.delete:
                     await asyncio.to_thread(self._delete_log, where, part.topic_id)
 
@@ -230,6 +262,7 @@ class Partitions:
     def step_down_all(self) -> None:
         """Lead and follow nothing any more, until the controller says so again."""
         self._step_downs += 1
+        self._postponed.clear()
         for partition in self._partitions.values():
             self._step_down(partition)
 
@@ -256,8 +289,9 @@ class Partitions:
             for log_dir in dict.fromkeys(log_dirs):
                 log_dir.checkpoint_recovery_points()  # once for all: they tell which partitions must have a folder
         except OSError as error:
+            kind = DiskShortage if is_shortage(error) else StorageError
             return {
-                TopicPartition(state.topic, state.partition): StorageError(f"new logs could not be noted: {error}")
+                TopicPartition(state.topic, state.partition): kind(f"new logs could not be noted: {error}")
                 for state in states
             }
         return {TopicPartition(state.topic, state.partition): log for state, log in zip(states, opened, strict=True)}
@@ -278,7 +312,7 @@ class Partitions:
         except OttlaError as error:
             return error
         except OSError as error:
-            return StorageError(f"no log for {where}: {error}")
+            return (DiskShortage if is_shortage(error) else StorageError)(f"no log for {where}: {error}")
 
     def _has_lost_folder(self, state: PartitionState) -> bool:
         """Whether a partition that this replica counts for may have had a folder here, and the controller does not know that.

@@ -23,6 +23,10 @@ SHORTAGES: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.ENOMEM)) | NO_DE
 NONE: Final = frozenset[int]()
 
 
+class DiskShortage(StorageError):
+    """There is no room on the disk, no descriptor or no memory at the moment: nothing was changed, and the log goes on."""
+
+
 def is_shortage(error: OSError) -> bool:
     return error.errno in SHORTAGES
 
@@ -34,6 +38,7 @@ class DiskHealth:
         self._folder = folder
         self.failure: str | None = None
         self.shortage: str | None = None
+        self.refuses_reads = False
 
     def check(self) -> None:
         """StorageError if the log is failed."""
@@ -57,7 +62,23 @@ class DiskHealth:
                 self._folder, doing, error, SHORTAGE_HINT,
             )  # fmt: skip
         self.shortage = f"{doing}: {error}"
-        return StorageError(f"{self._folder}: {doing} is not possible now: {error}", hint=SHORTAGE_HINT)
+        return DiskShortage(f"{self._folder}: {doing} is not possible now: {error}", hint=SHORTAGE_HINT)
+
+    def refuse_read(self, error: OSError) -> StorageError:
+        """A read met a shortage, which says nothing of the next append, or else failed; gives what to raise."""
+        if error.errno not in SHORTAGES:
+            return self.fail("reading", error)
+        if not self.refuses_reads:
+            logger.error(
+                "log cannot be read for the moment: folder=%s error=%s hint=%s", self._folder, error, SHORTAGE_HINT
+            )
+        self.refuses_reads = True
+        return DiskShortage(f"{self._folder}: reading is not possible now: {error}", hint=SHORTAGE_HINT)
+
+    def read_again(self) -> None:
+        """Records were read again."""
+        logger.info("log can be read again: folder=%s", self._folder)
+        self.refuses_reads = False
 
     def end_shortage(self) -> None:
         """Records were written again."""

@@ -21,12 +21,14 @@ from ottla.broker.storage.data_folder.lost_partitions import Loss, Lost, LostPar
 from ottla.broker.storage.data_folder.meta_properties import FILE_NAME, claim_data_folder
 from ottla.broker.storage.data_folder.shutdown_marker import ShutdownMarker, current_boot_id
 from ottla.broker.storage.disk_health import is_shortage
-from ottla.broker.storage.log import OFFSET_MAX, Log
+from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.log_loading import Precautions
 from ottla.broker.storage.partition_folder import DELETE_SUFFIX, holds_records, read_topic_id
 from ottla.broker.storage.producers.memory import ProducerMemory
 from ottla.broker.storage.recovery import RecoveryReport
+from ottla.broker.storage.segments.open_files import OpenFiles
+from ottla.broker.storage.truncation import OFFSET_MAX
 from ottla.wire.errors import InconsistentTopicId, OttlaError, StorageError
 from ottla.wire.log_layout import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, partition_of
 from ottla.wire.names import TopicPartition, check_topic_name
@@ -49,6 +51,7 @@ class LogDir:
         data_uuid: str,
         marker: ShutdownMarker,
         producer_memory: ProducerMemory | None = None,
+        open_files: OpenFiles | None = None,
     ) -> None:
         self.folder = folder
         self.data_uuid = data_uuid
@@ -59,6 +62,7 @@ class LogDir:
         self._lock = lock
         self._marker = marker
         self.producer_memory = producer_memory or ProducerMemory()
+        self.open_files = open_files or OpenFiles()
         self._names = FolderNames(folder)
         self.was_empty = False
         """Whether nothing at all was in the folder before."""
@@ -81,6 +85,7 @@ class LogDir:
         config_for: Callable[[str], LogConfig],
         boot_id: str | None = None,
         producer_memory: ProducerMemory | None = None,
+        open_files: OpenFiles | None = None,
     ) -> "LogDir":
         """Lock ``folder`` and open all logs in it, recovering them if the last run did not end cleanly. Slow."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +95,7 @@ class LogDir:
             fresh = not (folder / FILE_NAME).exists() and not _partition_folders(folder)
             data_uuid = claim_data_folder(folder, broker_id, cluster_id)
             marker = ShutdownMarker(folder, boot_id or current_boot_id(), fresh=fresh)
-            log_dir = cls(folder, lock, data_uuid, marker, producer_memory)
+            log_dir = cls(folder, lock, data_uuid, marker, producer_memory, open_files)
             log_dir.was_empty = was_empty
             log_dir.knows_partitions |= fresh
             log_dir._open_logs(config_for)
@@ -153,7 +158,7 @@ class LogDir:
                 checkpoint.forget([partition])
             log = Log.open(
                 self.folder / str(partition), topic_id, config, clean=True, precautions=self._precautions(partition),
-                producer_memory=self.producer_memory,
+                producer_memory=self.producer_memory, open_files=self.open_files,
             )  # fmt: skip
             self._names.made()
             self.logs[partition] = log
@@ -311,6 +316,7 @@ class LogDir:
                 log_start_offset=self._log_starts.offsets.get(partition, 0),
                 precautions=self._precautions(partition),
                 producer_memory=self.producer_memory,
+                open_files=self.open_files,
             )
         except (OSError, OttlaError, ValueError) as error:
             logger.error("log failed to open: partition=%s error=%s", partition, error)

@@ -1,5 +1,6 @@
 """Orders of the controller that come late."""
 
+import asyncio
 from pathlib import Path
 
 from ottla.broker.replication.partition import PartitionEvents
@@ -9,6 +10,7 @@ from ottla.broker.storage.log_config import LogConfig
 from ottla.wire.control import PartitionState, StopReplicaPart
 from ottla.wire.names import TopicPartition
 from tests.component.replication.brokers import Cluster
+from tests.support.descriptors import few_descriptors
 
 ONE = TopicPartition("one", 0)
 
@@ -41,4 +43,28 @@ async def test_partitions_that_come_together_are_spread_over_the_data_folders(tm
         ]
         assert await partitions.apply(states, []) == {}
     assert [len(log_dir.logs) for log_dir in log_dirs] == [3, 3, 3]
+    await partitions.close()
+
+
+async def test_partition_whose_log_has_no_descriptors_is_taken_when_there_are_some(tmp_path: Path) -> None:
+    log_dir = LogDir.open(tmp_path, broker_id=1, cluster_id="c", config_for=lambda _: LogConfig())
+    partitions = Partitions(1, [log_dir], LogConfig(), 1, PartitionEvents())
+    postponed: list[int] = []
+    partitions.on_postponed = lambda: postponed.append(1)
+    states = [PartitionState("topic", "id", number, 1, 0, [1], [1], 0, 1, []) for number in range(3)]
+    await asyncio.to_thread(int)  # threads are there already
+    with few_descriptors():
+        assert await partitions.apply(states, [], 7) == {}, "the controller need not look for others"
+        assert not await partitions.apply_postponed()
+    assert postponed
+    assert len(partitions) == 0
+    await partitions.stop([StopReplicaPart("topic", "id", 2, 0, True)])
+    assert await partitions.apply_postponed()
+    assert sorted(partition.where.partition for partition in partitions if partition.is_leader) == [0, 1]
+    partitions.step_down_all()
+    with few_descriptors():
+        await partitions.apply([states[2]], [], 7)
+    partitions.step_down_all()
+    assert await partitions.apply_postponed()
+    assert len(partitions) == 2, "what was said in an earlier life is forgotten"
     await partitions.close()

@@ -348,7 +348,9 @@ def test_deletion_without_descriptors_for_its_fsync_is_a_deletion(open_dir, make
     filled(log_dir, make_batch)
     log = log_dir.logs[A0]
     with monkeypatch.context() as short:
-        short.setattr(os, "open", lambda *arguments: (_ for _ in ()).throw(OSError(errno.EMFILE, "too many open files")))
+        short.setattr(
+            os, "open", lambda *arguments: (_ for _ in ()).throw(OSError(errno.EMFILE, "too many open files"))
+        )
         doomed = log_dir.delete_log(A0)
     log_dir.remove_folder(doomed)
     assert log_dir.logs == {}
