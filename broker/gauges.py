@@ -38,6 +38,7 @@ class Gauges:
         metrics.isr_shrinks.set(replication.isr_loop.shrinks)
         metrics.isr_expands.set(replication.isr_loop.expands)
         metrics.refused_leaders.set(sum(partition.refuses_leader for partition in partitions))
+        metrics.damaged_logs.set(sum(partition.damage is not None for partition in partitions))
         broken = sum(partition.log.failed for partition in partitions)
         metrics.failed_logs.set(broken + sum(len(log_dir.failed) for log_dir in self.parts.storage.log_dirs))
         memories = {id(log_dir.producer_memory): log_dir.producer_memory for log_dir in self.parts.storage.log_dirs}

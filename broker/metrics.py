@@ -98,6 +98,11 @@ class Metrics(Collector):
             "Partitions whose leader this broker does not follow, for it lacks committed records",
             registry=registry,
         )
+        self.damaged_logs = Gauge(
+            "ottla_damaged_partitions",
+            "Partitions whose log here has a damaged batch and still counts",
+            registry=registry,
+        )
         self.failed_logs = Gauge("ottla_failed_logs", "Partitions whose disk failed", registry=registry)
         self.refusing_logs = Gauge(
             "ottla_refusing_logs",

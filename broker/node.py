@@ -22,7 +22,7 @@ from ottla.broker.api.routes import routes
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.control_loop import ControllerPolicy
-from ottla.broker.controller_client import controlled_shutdown, report_failed_replicas
+from ottla.broker.controller_client import controlled_shutdown, report_damaged_replicas, report_failed_replicas
 from ottla.broker.data_folders import forget_new, log_defaults, open_log_dirs
 from ottla.broker.data_loop import DataLoop
 from ottla.broker.data_trust import DataTrust
@@ -42,13 +42,14 @@ from ottla.broker.named_writes_loop import NamedWritesLoop
 from ottla.broker.parts import Parts, Replication, Storage
 from ottla.broker.peers import BrokerPrincipal, Handshakes, Identity
 from ottla.broker.purgatory import Purgatories
+from ottla.broker.replication.damage_loop import DamageLoop
 from ottla.broker.replication.durable_loop import DurablePartitions
 from ottla.broker.replication.failure_loop import FailureLoop
 from ottla.broker.replication.fetch_loop import Fetchers
 from ottla.broker.replication.fetch_sessions import FetchSessions
 from ottla.broker.replication.isr_loop import IsrLoop
 from ottla.broker.replication.log_start_loop import LogStartLoop
-from ottla.broker.replication.partition import PartitionEvents
+from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.postponed_loop import PostponedLoop
 from ottla.broker.storage.data_folder.clean_loop import CleanIntervals, CleanLoop
@@ -221,6 +222,8 @@ class Node:
         self._stops(isr_loop.stop)
         failures = FailureLoop(lambda failed: report_failed_replicas(membership, view, failed))
         self._stops(failures.stop)
+        damage = DamageLoop(storage.log_dirs, lambda damaged: report_damaged_replicas(membership, view, damaged))
+        self._stops(damage.stop)
         durable = DurablePartitions(storage.flusher)
         log_starts = LogStartLoop(storage.log_dirs)
         self._stops(log_starts.stop)
@@ -240,8 +243,9 @@ class Node:
         events.on_changed += [failures.partition_changed, isr_loop.partition_changed, purgatories.start_changed]
         events.on_start_moved += [log_starts.start_moved, sessions.partition_committed, consumers.partition_changed]
         events.on_start_kept += [purgatories.start_changed, fetchers.update]
+        events.on_suspected.append(damage.suspect)
         membership.on_fenced.append(partitions.step_down_all)
-        return Replication(partitions, fetchers, sessions, consumers, purgatories, isr_loop)
+        return Replication(partitions, fetchers, sessions, consumers, purgatories, isr_loop, damage)
 
     # --- groups --------------------------------------------------------------------------------------------------------
 
@@ -282,7 +286,10 @@ class Node:
         new_groups = NewGroups()
         handlers = handlers_of(parts, handshakes, new_groups)
         dispatch = Dispatch(routes(handlers), self._metrics)
-        dialects = (NATIVE, KafkaDialect(parts.view, KafkaBatches().convert))
+        loop, suspect = asyncio.get_running_loop(), parts.replication.damage.suspect_in
+        find = parts.replication.partitions.get
+        batches = KafkaBatches(unreadable=lambda *where: loop.call_soon_threadsafe(suspect, find, *where))
+        dialects = (NATIVE, KafkaDialect(parts.view, batches.convert))
         limits = replace(self._config.limits(), descriptors=self._descriptors.clients)
         server = Server(dispatch, limits, self._turn, dialects)
 

@@ -7,14 +7,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from ottla.broker.replication.partition import Partition, PartitionEvents
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.data_folder.lost_partitions import Loss, Lost
 from ottla.broker.storage.disk_health import DiskShortage, is_shortage
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig, sensible_topic_config
 from ottla.wire.control import PartitionState, StopReplicaPart, TopicConfig
-from ottla.wire.errors import InconsistentTopicId, OttlaError, StaleBrokerEpoch, StorageError, UnknownTopicOrPartition
+from ottla.wire.errors import (
+    InconsistentTopicId,
+    OttlaError,
+    ReplicaNotAvailable,
+    StaleBrokerEpoch,
+    StorageError,
+    UnknownTopicOrPartition,
+)  # fmt: skip
 from ottla.wire.names import NO_EPOCH, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -55,8 +63,8 @@ class Partitions:
         """In which life of this broker it was last told of each, and whether its records of it are waited for."""
         self._postponed: dict[TopicPartition, tuple[PartitionState, int]] = {}
         """What the controller said, and in which life, of partitions whose log could not be made for want of descriptors."""
-        self.on_postponed: Callable[[], None] = lambda: None
-        """Called when there is something to be done by ``apply_postponed``."""
+        self._mended: set[TopicPartition] = set()
+        self.on_postponed: Callable[[], None] = lambda: None  # when there is something for ``apply_postponed``
         self._changing = asyncio.Lock()  # one control request at a time: each may wait for the disk in the middle
 
     def __iter__(self) -> Iterator[Partition]:
@@ -150,7 +158,7 @@ class Partitions:
                 if where in made:
                     self._adopt(where, made[where])
                 self._take(where, state, broker_epoch)
-            except DiskShortage as error:
+            except (DiskShortage, ReplicaNotAvailable) as error:
                 if not was_postponed:
                     logger.warning("partition state postponed partition=%s error=%s", where, error)
                 self._postponed[where] = state, broker_epoch
@@ -159,6 +167,8 @@ class Partitions:
                 logger.error("partition state refused partition=%s error=%s", where, error)
                 failed[where] = error
             self._told[where] = broker_epoch, self._broker_id in state.lost
+        if self._mended:
+            await self._forget_mended()
         return failed
 
     def _take(self, where: TopicPartition, state: PartitionState, broker_epoch: int) -> None:
@@ -167,6 +177,7 @@ class Partitions:
         if partition.log.topic_id != state.topic_id:
             raise InconsistentTopicId(f"{where} is of topic id {partition.log.topic_id} here, not {state.topic_id}")
         if partition.apply(state, time.monotonic(), broker_epoch):
+            self._settle_damage(partition, state)
             self._events.role(partition)
             logger.info(
                 "partition state taken partition=%s leader=%d leader_epoch=%d isr=%s",
@@ -174,6 +185,28 @@ class Partitions:
             )  # fmt: skip
         if partition.log.failed:
             raise StorageError(f"the disk under {where} failed")
+
+    def _settle_damage(self, partition: Partition, state: PartitionState) -> None:
+        """Cut a log with a damaged batch that does not count any more, before it follows; look again at one that counts."""
+        log_dir = self._dir_of(partition.where)
+        offset = log_dir.damaged.offsets.get(partition.where) if log_dir is not None else None
+        if offset is None:
+            return
+        if self._counts(state):
+            self._events.suspected(partition, offset)
+        else:
+            partition.drop_damaged(offset)
+            logger.warning("log was cut before a damaged batch partition=%s offset=%d", partition.where, offset)
+            self._mended.add(partition.where)
+
+    async def _forget_mended(self) -> None:
+        """Once it is noted that their damage is cut, a restart does not cut again."""
+        mended, self._mended = self._mended, set()
+        for log_dir in self._log_dirs:
+            try:
+                await asyncio.to_thread(log_dir.damaged.forget, mended)
+            except OSError as error:  # after a restart the batch is looked at again
+                logger.error("mended partitions were not forgotten partitions=%s error=%s", mended, error)
 
     async def _settle_losses(self, states: Sequence[PartitionState]) -> None:
         """Forget losses that the controller has acted on: it does not count this replica any more, or elected it all the same.

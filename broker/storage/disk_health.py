@@ -1,7 +1,8 @@
 """Whether the disk under a log can be written. Two kinds of errors are kept apart.
 
 A *failed* log takes nothing more until the broker restarts: a write or an fsync failed, what the disk holds is unknown, and
-only recovery can tell. A *shortage* passes: there is no room on the disk, no descriptor or no memory. An operation that a
+only recovery can tell. A failed flush is never tried again, because the kernel forgets what it lost.
+A *shortage* passes: there is no room on the disk, no descriptor or no memory. An operation that a
 shortage stopped has changed nothing, so it is refused with a retriable error and may be tried again at any time.
 """
 

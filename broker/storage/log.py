@@ -2,9 +2,8 @@
 
 Methods run on the broker's event loop unless they say "slow": those may run in a thread, next to the others.
 
-An OSError while writing, flushing or cutting makes the log *failed* until the broker restarts: what the disk holds is
-unknown then, and only recovery can tell. A failed flush is never tried again, because the kernel forgets what it lost. A
-full disk, or a want of descriptors or memory, fails no log: what it stops has changed nothing (disk_health.py).
+An OSError while writing, flushing or cutting makes the log *failed* until the broker restarts; a full disk, or a want of
+descriptors or memory, does not (disk_health.py).
 """
 
 import logging
@@ -32,6 +31,7 @@ from ottla.broker.storage.segments.open_files import OpenFiles
 from ottla.broker.storage.segments.segment_files import DELETED_SUFFIX
 from ottla.broker.storage.segments.segments import Segments
 from ottla.broker.storage.truncation import OFFSET_MAX, Truncation
+from ottla.broker.storage.verification import BatchLocation
 from ottla.wire.errors import (
     FencedLeaderEpoch,
     OffsetOutOfRange,
@@ -193,12 +193,13 @@ class Log:
     def append_as_follower(self, records: memoryview, leader_epoch: int = EPOCH_MAX) -> int:
         """Append the leader's batches as they are, and give the new log end offset. A cut-off last batch is ignored.
 
-        The leader is of ``leader_epoch``: nothing that it has is of a later one.
+        The leader is of ``leader_epoch``: nothing that it has is of a later one. DamagedRecords if one of them is damaged, once
+        all before it are appended.
         """
         self._disk.check()
         is_first = not self._segments.active.size and not self.size
         end, epoch = self.log_end_offset, self.latest_epoch
-        batches = replicated_batches(records, end, epoch, leader_epoch, is_first=is_first)
+        batches, damaged = replicated_batches(records, end, epoch, leader_epoch, is_first=is_first)
         if is_first and batches and batches[0][1].base_offset < end:
             self._begin_inside(batches[0][1].base_offset)
         room = self.config.segment_bytes - self._segments.active.size
@@ -216,6 +217,8 @@ class Log:
             for _, header in run:
                 if header.producer_id >= 0:
                     self._producers.note(header, header.base_offset)
+        if damaged is not None:
+            raise damaged
         return self.log_end_offset
 
     def _begin_inside(self, base_offset: int) -> None:
@@ -270,6 +273,14 @@ class Log:
             return self._segments.find_by_timestamp(timestamp_ms, start)
         except OSError as error:
             raise self._disk.refuse_read(error) from error
+
+    def locate(self, offset: int) -> BatchLocation:
+        """Where the batch that holds ``offset`` lies, for ``check_stored_batch``. CorruptMessage if no batch can be there."""
+        try:
+            segment, batch = self._segments.locate(offset)
+        except OSError as error:
+            raise self._disk.refuse_read(error) from error
+        return BatchLocation(segment.path, batch, self._epochs.epoch_at(batch.base_offset))
 
     # --- cutting ---
 
@@ -368,8 +379,6 @@ class Log:
         self._disk.failure = self._disk.failure or "the log is closed"
         self._producers.close()
         self._segments.discard()
-
-    # --- inside ---
 
     def _write(self, records: memoryview, batches: list[BatchPlace]) -> int:
         last = batches[-1]

@@ -38,6 +38,8 @@ FILE_NAME_MAX = 255
 
 _DOOMED = re.compile(rf".+\.[0-9a-f]{{32}}{DELETE_SUFFIX}", re.ASCII)
 
+DAMAGED_PARTITIONS = ".damaged-partitions"
+
 logger = logging.getLogger(__name__)
 
 
@@ -69,6 +71,8 @@ class LogDir:
         self._recovery_points = OffsetCheckpoint(folder / RECOVERY_POINTS)
         self._log_starts = OffsetCheckpoint(folder / LOG_START_OFFSETS)
         self._high_watermarks = OffsetCheckpoint(folder / HIGH_WATERMARKS)
+        self.damaged = OffsetCheckpoint(folder / DAMAGED_PARTITIONS)
+        """Partitions with a damaged batch, and its offset: they are cut there once the controller does not count them."""
         self._checkpoints = (self._recovery_points, self._log_starts, self._high_watermarks)
         self._after_power_cut = marker.tail_suspect
         """Whether unflushed records may be gone for a known reason: then a high watermark past the log end is no news."""
@@ -173,9 +177,13 @@ class LogDir:
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """See to it that nothing here claims that these partitions have records, or should have some. Slow."""
-        for checkpoint in self._checkpoints:
+        for checkpoint in (*self._checkpoints, self.damaged):
             checkpoint.forget(partitions)
         self.lost.remove(partitions)
+
+    def note_damage(self, partition: TopicPartition, offset: int) -> None:
+        """Remember a damaged batch, over restarts. Slow."""
+        self.damaged.write(lambda: {**self.damaged.offsets, partition: offset})
 
     def delete_log(self, partition: TopicPartition) -> Path:
         """Take a log out of service. Gives the folder that holds its files now, for ``remove_folder``.

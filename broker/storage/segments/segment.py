@@ -198,10 +198,14 @@ class Segment:
         if limit >= self.size:
             return self.size
         end = max(start, self.batch_before(limit))
-        for batch in self.walk(end):
-            if batch.position + batch.size > limit:
-                break
-            end = batch.position + batch.size
+        try:
+            for batch in self.walk(end):
+                if batch.position + batch.size > limit:
+                    break
+                end = batch.position + batch.size
+        except CorruptMessage:
+            if end == start:
+                raise  # else what lies before the damaged batch is whole
         return end
 
     def batch_before(self, position: int) -> int:
@@ -298,9 +302,12 @@ class Segment:
     def _build_index(self) -> SegmentIndex:
         index = SegmentIndex(self.base_offset, self._interval_bytes)
         offset = self.base_offset
-        for batch in self.walk(0):
-            index.add(offset, batch.position, batch.size, batch.max_timestamp)
-            offset += batch.next_offset - batch.base_offset
+        try:
+            for batch in self.walk(0):
+                index.add(offset, batch.position, batch.size, batch.max_timestamp)
+                offset += batch.next_offset - batch.base_offset
+        except CorruptMessage:
+            pass  # what lies before can be found; whoever looks for the batch, or loads the segment, meets the damage itself
         return index
 
     def _check_tiles(self, batch: BatchPlace, due: int) -> None:

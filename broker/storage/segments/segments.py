@@ -13,9 +13,11 @@ from pathlib import Path
 
 from ottla.broker.storage.checkpoint_file import sync_folder
 from ottla.broker.storage.disk_health import is_shortage
+from ottla.broker.storage.segments.index import BatchPlace
 from ottla.broker.storage.segments.open_files import OpenFiles
 from ottla.broker.storage.segments.segment import Segment
 from ottla.broker.storage.segments.segment_files import sync_index
+from ottla.wire.errors import CorruptMessage
 
 FLUSHED_AT_ONCE = 8
 """How many segments are flushed before the next ones are: each takes one more descriptor meanwhile."""
@@ -77,12 +79,17 @@ class Segments:
         for segment in self.from_offset(offset):
             if segment.base_offset >= up_to:
                 break
-            start = segment.position_of(offset, to_show=True)
-            end = limit = segment.position_of(up_to)
-            if end - start > max_bytes:
-                end = segment.last_end_within(start, start + max_bytes)
-                if end == start and at_least_one and not views:
-                    end = start + segment.batch_at(start).size
+            try:
+                start = segment.position_of(offset, to_show=True)
+                end = limit = segment.position_of(up_to)
+                if end - start > max_bytes:
+                    end = segment.last_end_within(start, start + max_bytes)
+                    if end == start and at_least_one and not views:
+                        end = start + segment.batch_at(start).size
+            except CorruptMessage:
+                if views:
+                    break  # what lies before a damaged batch is whole
+                raise
             if end > start:
                 may_be_cut = stays < segment.next_offset and end > segment.position_of(stays)
                 views.append(segment.read(start, end, may_be_cut=may_be_cut))
@@ -91,6 +98,11 @@ class Segments:
             if end < limit or full:
                 break
         return views
+
+    def locate(self, offset: int) -> tuple[Segment, BatchPlace]:
+        """The batch that holds ``offset``, by the headers before it. CorruptMessage where there cannot be one."""
+        segment = self.holding(offset)
+        return segment, segment.batch_at(segment.position_of(offset, to_show=True))
 
     def find_by_timestamp(self, timestamp_ms: int, from_offset: int) -> memoryview | None:
         """See ``Log.find_by_timestamp``."""

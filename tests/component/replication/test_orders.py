@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from ottla.broker.replication.partition import PartitionEvents
+from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log_config import LogConfig
