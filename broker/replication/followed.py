@@ -205,8 +205,8 @@ class FollowedPartitions:
                 partition.where, self._leader, refusal, self._leader,
             )  # fmt: skip
             self.park(partition)
-        except CorruptMessage as error:
-            self._leader_sent_damage(partition, error)
+        except CorruptMessage as damage:
+            self._leader_sent_damage(partition, damage)
         except OttlaError as error:
             self.delay(partition, error)
 
