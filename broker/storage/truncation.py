@@ -51,7 +51,7 @@ class Truncation:
             with self._disk.during("truncating", SHORTAGES):
                 segment = segments.holding(offset)
                 offset = segment.batch_start(offset)
-                segment.prepare_truncation()
+                segments.prepare_truncation(segment)
                 last_batches = self._producers.last_batches_before(offset, list(segments))
                 if not segment.can_truncate_to(offset):
                     raise ReplicaNotAvailable(

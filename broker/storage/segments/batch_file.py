@@ -28,7 +28,17 @@ _CLOSED = -1
 class BatchFile:
     """See the module. ``size`` says what may be read; bytes past it are not there."""
 
-    __slots__ = ("_open_files", "_read_side", "_waits_for_flush", "fd", "path", "sealed", "size", "was_cut")
+    __slots__ = (
+        "_keeps_fd",
+        "_open_files",
+        "_read_side",
+        "_waits_for_flush",
+        "fd",
+        "path",
+        "sealed",
+        "size",
+        "was_cut",
+    )
 
     def __init__(self, path: Path, fd: int, size: int, *, sealed: bool) -> None:
         self.path = path
@@ -41,6 +51,7 @@ class BatchFile:
         self._read_side = MappedFile()
         self._open_files: OpenFiles | None = None
         self._waits_for_flush = False
+        self._keeps_fd = False  # until it is cut: nobody else closes the descriptor of a sealed file meanwhile
 
     def use(self, open_files: OpenFiles) -> None:
         """Count among these from now on."""
@@ -95,7 +106,7 @@ class BatchFile:
 
     def _read_copy(self, position: int, size: int) -> bytes:
         """Read through the descriptor, or through one for this read alone."""
-        if self.fd != _CLOSED:
+        if self._keeps_fd or not self.sealed:  # else a flush, in a thread, may close the descriptor at any time
             return read_exactly(self.fd, position, size)
         fd = os.open(self.path, os.O_RDONLY)
         try:
@@ -139,12 +150,16 @@ class BatchFile:
         self.open_fd()
         os.ftruncate(self.fd, position)
         self.was_cut = True
-        self.sealed = False
+        self.sealed = self._keeps_fd = False
         self._waits_no_more()
         self.size = position
 
+    def keep_fd(self) -> None:
+        """Have a descriptor to read, to cut and to append by, which no flush closes."""
+        self.open_fd()
+        self._keeps_fd = True
+
     def open_fd(self) -> None:
-        """Have a descriptor to cut and to append by."""
         if self.fd == _CLOSED:
             self.fd = os.open(self.path, os.O_RDWR)
 
@@ -160,11 +175,17 @@ class BatchFile:
         self.path = path
 
     def close(self) -> None:
+        self._keeps_fd = False
         self.close_fd()
         self._read_side.release()
 
+    def flushed(self) -> None:
+        """A sealed file is on disk: its descriptor is needed no more, unless it is about to be cut."""
+        if not self._keeps_fd:
+            self.close_fd()
+        self._waits_no_more()
+
     def close_fd(self) -> None:
-        """Let go of the descriptor of a file that is flushed, or gone."""
         if self.fd != _CLOSED:
             os.close(self.fd)
             self.fd = _CLOSED
@@ -181,7 +202,7 @@ class BatchFile:
             return True
         if not self._read_side.may_map():
             return False
-        fd = self.fd if self.fd != _CLOSED else os.open(self.path, os.O_RDONLY)
+        fd = self.fd if self._keeps_fd else os.open(self.path, os.O_RDONLY)
         try:
             self._read_side.map(fd, self.size)
         except OSError as error:
@@ -189,6 +210,6 @@ class BatchFile:
                 raise
             return False
         finally:
-            if fd != self.fd:
+            if not self._keeps_fd:
                 os.close(fd)
         return True

@@ -262,12 +262,12 @@ class Segment:
 
     def prepare_truncation(self) -> None:
         """Have the index, and a descriptor to read and to cut by: where there is none left, nothing has been cut yet."""
-        self._file.open_fd()
+        self._file.keep_fd()
         self._index = self.index
 
-    def close_fd(self) -> None:
-        """Let go of the descriptor of a segment that is flushed."""
-        self._file.close_fd()
+    def flushed(self) -> None:
+        """A sealed segment is on disk."""
+        self._file.flushed()
 
     def mark_deleted(self) -> None:
         """Rename the files out of the way. Slices that readers hold stay good."""

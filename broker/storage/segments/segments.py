@@ -138,6 +138,11 @@ class Segments:
             self._list.append(following)
             self._folder_changed = True
 
+    def prepare_truncation(self, segment: Segment) -> None:
+        """Have what it takes to cut this segment; a flush, in a thread, leaves it alone from now on."""
+        with self._lock:
+            segment.prepare_truncation()
+
     def truncate_to(self, offset: int) -> None:
         """Cut at ``offset``, where a batch starts and which does not lie before the first segment."""
         with self._lock:
@@ -235,7 +240,7 @@ class Segments:
             self.flushed_up_to = max(self.flushed_up_to, min(end, self._flush_target))
             for segment in due:
                 if segment.sealed and segment.next_offset <= self.flushed_up_to:
-                    segment.close_fd()
+                    segment.flushed()
         return are_more
 
     def close(self) -> None:

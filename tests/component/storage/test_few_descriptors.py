@@ -169,3 +169,16 @@ def test_a_log_is_emptied_with_few_descriptors_or_left_whole(open_log, make_stam
     log.close()
     log = open_log(segment_bytes=300)
     assert (log.log_start_offset, offsets_in(read_all(log, 10)), log.latest_epoch) == (10, [10], 1)
+
+
+@pytest.mark.parametrize("maps_max", [0, 10])
+def test_sealed_segments_are_not_read_through_descriptors_that_a_flush_may_close(open_log, make_batch, maps_max):
+    """A flush runs in a thread: the descriptor could be closed, and its number taken by another file, in the middle of a read."""
+    log = open_log(open_files=OpenFiles(maps_max=maps_max), segment_bytes=100)
+    fill(log, make_batch, 5)
+    expected = read_all(log)
+    other, numbers = os.memfd_create("other"), [segment.fd for segment in log._segments if segment.sealed]
+    os.write(other, bytes(100))
+    for number in numbers:
+        os.dup2(other, number)
+    assert read_all(log) == expected
