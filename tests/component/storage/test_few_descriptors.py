@@ -173,7 +173,7 @@ def test_a_log_is_emptied_with_few_descriptors_or_left_whole(open_log, make_stam
 
 @pytest.mark.parametrize("maps_max", [0, 10])
 def test_sealed_segments_are_not_read_through_descriptors_that_a_flush_may_close(open_log, make_batch, maps_max):
-    """A flush runs in a thread: the descriptor could be closed, and its number taken by another file, in the middle of a read."""
+    """A flush runs in a thread: the descriptor could be closed, and its number be that of another file, during a read."""
     log = open_log(open_files=OpenFiles(maps_max=maps_max), segment_bytes=100)
     fill(log, make_batch, 5)
     expected = read_all(log)
