@@ -62,7 +62,9 @@ def handlers_of(parts: Parts, handshakes: Handshakes, new_groups: NewGroups) -> 
     auto_topics = AutoTopics(view, create, defaults, lambda: settings.config.auto_create_topics_enable)
     producer_ids = InitProducerIdHandler(session, membership.identity.broker_id)
     return Handlers(
-        produce=ProduceHandler(partitions, view, purgatories.produce, metrics, lambda: membership.unsure),
+        produce=ProduceHandler(
+            partitions, view, purgatories.produce, metrics, lambda: membership.unsure, parts.clock.stamp_ms
+        ),
         fetch=FetchHandler(partitions, view, purgatories.fetch, metrics, for_replicas, parts.replication.consumers),
         list_offsets=ListOffsetsHandler(partitions, view),
         offset_for_leader_epoch=OffsetForLeaderEpochHandler(partitions, view),
@@ -80,6 +82,6 @@ def handlers_of(parts: Parts, handshakes: Handshakes, new_groups: NewGroups) -> 
         group_offsets=GroupOffsetHandlers(parts.groups, view, session, new_groups),
         group_admin=GroupAdminHandlers(parts.groups),
         consumer_groups=ConsumerGroupHandlers(parts.groups, new_groups),
-        named_writes=NamedWriteHandlers(session, producer_ids.take),
+        named_writes=NamedWriteHandlers(session, producer_ids.take, parts.clock.stamp_ms),
         unless_silent=UnlessZooKeeperIsSilent(session),
     )

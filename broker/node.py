@@ -17,6 +17,8 @@ from ottla.broker.admin.app import AdminServer
 from ottla.broker.api.consumer_sessions import ConsumerSessions
 from ottla.broker.api.dispatch import Dispatch
 from ottla.broker.api.routes import routes
+from ottla.broker.checked_clock import CheckedClock
+from ottla.broker.clock_loop import ClockLoop
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.control_loop import ControllerPolicy
@@ -82,6 +84,7 @@ class Node:
         self._config = config
         self._parts = AsyncExitStack()
         self._metrics = Metrics()
+        self._clock = CheckedClock()
         self._turn = Turn()
         self.ports: dict[str, int] = {}
         """Where it listens, by listener."""
@@ -117,6 +120,7 @@ class Node:
         stay_awake(self._config.socket_busy_poll_us)
         session = await self._connect_to_zookeeper()
         identity = await self._identity(session)
+        await self._start_comparing_clocks(session)
         view = ClusterView(identity.cluster_id)
         storage = await self._open_storage(identity.cluster_id)
         self._log_dirs = storage.log_dirs
@@ -125,7 +129,7 @@ class Node:
         groups = self._start_groups(session, membership, view, replication.purgatories)
         self._start_forgetting_writes(session, membership)
         settings = self._settings(view, replication.partitions, groups)
-        parts = Parts(session, membership, view, storage, replication, groups, settings, self._metrics)
+        parts = Parts(session, membership, view, storage, replication, groups, settings, self._metrics, self._clock)
         server = await self._serve(parts)
         await self._start_admin(server, parts)
         await self._join_cluster(parts)
@@ -163,6 +167,11 @@ class Node:
         secret = await retry_when_lost(session, partial(cluster_secret, session))
         return Identity(self._config.broker_id, NO_EPOCH, cluster, secret)
 
+    async def _start_comparing_clocks(self, session: ZkSession) -> None:
+        comparing = ClockLoop(session, self._config.broker_id, self._clock, self._metrics)
+        await comparing.start()
+        self._stops(comparing.stop)
+
     # --- storage -------------------------------------------------------------------------------------------------------
 
     async def _open_storage(self, cluster: str) -> Storage:
@@ -179,11 +188,17 @@ class Node:
             log_retention_check_interval_ms=self._config.log_retention_check_interval_ms,
             log_flush_offset_checkpoint_interval_ms=self._config.log_flush_offset_checkpoint_interval_ms,
         )
+
+        def leads(where: TopicPartition) -> bool:
+            partition = partitions.get(*where)
+            return partition is not None and partition.is_leader
+
         for log_dir in log_dirs:
             cleaner = CleanLoop(
                 log_dir,
                 high_watermarks=high_watermarks,
-                now_ms=lambda: int(time.time() * 1000),
+                leads=leads,
+                now_ms=self._clock.trusted_ms,
                 clock=time.monotonic,
                 intervals=intervals,
                 shortened=partitions.log_shortened,
@@ -237,12 +252,15 @@ class Node:
     def _start_groups(
         self, session: ZkSession, membership: MembershipLoop, view: ClusterView, purgatories: Purgatories
     ) -> Groups:
-        groups = Groups(session, self._config.broker_id, view, _group_limits(self._config), lambda: membership.unsure)
+        groups = Groups(
+            session, self._config.broker_id, view, _group_limits(self._config), lambda: membership.unsure,
+            self._clock.stamp_ms,
+        )  # fmt: skip
         view.on_changed.append(groups.cluster_changed)
         membership.on_fenced.append(groups.give_all_up)
         groups.on_changed.append(purgatories.heartbeat.touch)
         self._stops(groups.stop)
-        retention = GroupRetention(groups)
+        retention = GroupRetention(groups, self._clock.trusted_ms)
         retention.start()
         self._stops(retention.stop)
         return groups
@@ -259,8 +277,9 @@ class Node:
 
     def _start_forgetting_writes(self, session: ZkSession, membership: MembershipLoop) -> None:
         writes = NamedWritesLoop(
-            session, lambda: membership.controller is not None, self._config.named_write_expiration_ms
-        )
+            session, lambda: membership.controller is not None, self._config.named_write_expiration_ms,
+            self._clock.trusted_ms,
+        )  # fmt: skip
         writes.start()
         self._stops(writes.stop)
 

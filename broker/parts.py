@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ottla.broker.api.consumer_sessions import ConsumerSessions
+from ottla.broker.checked_clock import CheckedClock
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.data_trust import DataTrust
 from ottla.broker.dynamic_config import BrokerSettings
@@ -48,3 +49,4 @@ class Parts:
     groups: Groups
     settings: BrokerSettings
     metrics: Metrics
+    clock: CheckedClock

@@ -99,10 +99,11 @@ class Partitions:
         return found.log.log_start_offset if found is not None else -1
 
     def log_shortened(self, where: TopicPartition) -> None:
-        """Retention has let its oldest records go."""
+        """Retention has let its oldest records go: followers hear of it, and do the same."""
         partition = self._partitions.get(where)
         if partition is not None:
             self._events.changed(partition)
+            self._events.start_moved(partition)
 
     # --- what the controller asks --------------------------------------------------------------------------------------
 
