@@ -39,6 +39,7 @@ from ottla.broker.membership_loop import MembershipLoop
 from ottla.broker.metrics import Metrics
 from ottla.broker.named_writes_loop import NamedWritesLoop
 from ottla.broker.parts import Parts, Replication, Storage
+from ottla.broker.peer_metadata_loop import PeerMetadataLoop
 from ottla.broker.peers import BrokerPrincipal, Handshakes, Identity
 from ottla.broker.purgatory import Purgatories
 from ottla.broker.replication.durable_loop import DurablePartitions
@@ -129,7 +130,11 @@ class Node:
         groups = self._start_groups(session, membership, view, replication.purgatories)
         self._start_forgetting_writes(session, membership)
         settings = self._settings(view, replication.partitions, groups)
-        parts = Parts(session, membership, view, storage, replication, groups, settings, self._metrics, self._clock)
+        peer_metadata = PeerMetadataLoop(membership, view, replication.partitions)
+        replication.consumers.is_isolated = lambda: peer_metadata.is_isolated
+        parts = Parts(
+            session, membership, view, storage, replication, groups, settings, self._metrics, self._clock, peer_metadata
+        )
         server = await self._serve(parts)
         await self._start_admin(server, parts)
         await self._join_cluster(parts)
@@ -346,6 +351,8 @@ class Node:
             waited_for=lambda: partitions.waited_for,
             resume=partial(parts.replication.fetchers.update_all, partitions),
         )
+        parts.peer_metadata.start()
+        self._stops(parts.peer_metadata.stop)
         view.on_changed.append(data.controller_spoke)
         data.start()
         self._stops(data.stop)

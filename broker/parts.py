@@ -10,6 +10,7 @@ from ottla.broker.dynamic_config import BrokerSettings
 from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.membership_loop import MembershipLoop
 from ottla.broker.metrics import Metrics
+from ottla.broker.peer_metadata_loop import PeerMetadataLoop
 from ottla.broker.purgatory import Purgatories
 from ottla.broker.replication.fetch_loop import Fetchers
 from ottla.broker.replication.fetch_sessions import FetchSessions
@@ -50,3 +51,4 @@ class Parts:
     settings: BrokerSettings
     metrics: Metrics
     clock: CheckedClock
+    peer_metadata: PeerMetadataLoop

@@ -22,9 +22,14 @@ class MetadataHandler:
     """What clients are told of the brokers' addresses depends on the listener through which they came in."""
 
     def __init__(
-        self, view: ClusterView, auto_topics: AutoTopics | None = None, lost_leaders: LostLeaders | None = None
+        self,
+        view: ClusterView,
+        auto_topics: AutoTopics | None = None,
+        lost_leaders: LostLeaders | None = None,
+        in_doubt: Callable[[], bool] = lambda: False,
     ) -> None:
-        """With ``auto_topics``, what does not exist is made for those who ask so."""
+        """With ``auto_topics``, what does not exist is made for those who ask so. ``in_doubt``: others may know more."""
+        self._in_doubt = in_doubt
         self._view = view
         self._lost_leaders = lost_leaders
         self._auto_topics = auto_topics
@@ -37,7 +42,7 @@ class MetadataHandler:
         if not self._view.known:
             raise BrokerNotAvailable("this broker has just started and knows nothing of the cluster yet")
         if request.topics is None:
-            return Reply(self._view.describe(None, connection.listener))
+            return Reply(self._described(None, connection.listener))
         names = list(dict.fromkeys(request.topics))  # each is told once, however often it is named
         if request.auto_create and self._auto_topics is not None:
             missing = [name for name in self._auto_topics.missing(names) if _is_legal(name)]
@@ -65,8 +70,13 @@ class MetadataHandler:
                 legal.append(check_topic_name(name))
             except InvalidTopic as error:
                 refused.append(TopicMetadata(name[:TOPIC_NAME_MAX], "", [], {}, error.code, str(error)))
-        response = self._view.describe(legal, listener)
+        response = self._described(legal, listener)
         response.topics += refused
+        return response
+
+    def _described(self, names: list[str] | None, listener: str) -> MetadataResponse:
+        response = self._view.describe(names, listener)
+        response.in_doubt = self._in_doubt()
         return response
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from ottla.broker.cluster_view import ClusterView
 from ottla.broker.replication.partition import Partition, PartitionEvents
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.data_folder.lost_partitions import Loss, Lost
@@ -227,6 +228,21 @@ class Partitions:
         self.step_down_all()
         for log_dir in self._log_dirs:
             await asyncio.to_thread(log_dir.close)
+
+    def step_down_where_replaced(self, view: ClusterView) -> list[TopicPartition]:
+        """Lead nothing more of which a later leader epoch is known, nor of topics that are gone; gives what was led."""
+        replaced = [
+            partition
+            for partition in self._partitions.values()
+            if partition.is_leader
+            and (
+                view.topic_id_of(partition.where.topic) != partition.log.topic_id
+                or view.leader_of(*partition.where)[1] > partition.leader_epoch
+            )
+        ]
+        for partition in replaced:
+            self._step_down(partition)
+        return [partition.where for partition in replaced]
 
     def step_down_all(self) -> None:
         """Lead and follow nothing any more, until the controller says so again."""
