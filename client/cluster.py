@@ -15,6 +15,7 @@ from ottla.wire.errors import (
     BrokerNotAvailable,
     ClientClosed,
     ClientTimeout,
+    InvalidRequest,
     LeaderNotAvailable,
     NetworkException,
     NoBrokersAvailable,
@@ -230,6 +231,8 @@ class Cluster:
             except ClientClosed:
                 if self.closed:
                     raise
+            except InvalidRequest:
+                raise  # every broker would say the same
             except OttlaError as error:
                 self._connections.failed(address, error)
             else:

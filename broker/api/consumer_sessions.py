@@ -17,6 +17,7 @@ from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
 from ottla.wire.batch import Buffer
 from ottla.wire.errors import FetchSessionIdNotFound, NotLeaderOrFollower, OttlaError
+from ottla.wire.names import NO_EPOCH, NO_LEADER
 from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
 WAIT_MAX_S = 300.0
@@ -369,6 +370,10 @@ class ConsumerSessions:
                 wanted.session.touch(wanted)
 
 
+class IsolatedLeader(NotLeaderOrFollower):
+    """Perhaps this broker leads a partition no more, and it reaches nobody who could tell."""
+
+
 def isolated_leader(partition: Partition | None) -> OttlaError | None:
     """Why an isolated broker does not just say that a partition has no more records: another broker may have some.
 
@@ -376,14 +381,16 @@ def isolated_leader(partition: Partition | None) -> OttlaError | None:
     """
     if partition is None or len(partition.replicas) < 2:
         return None
-    return NotLeaderOrFollower(
+    return IsolatedLeader(
         f"this broker is cut off from ZooKeeper and all other brokers, and may lead {partition.where} no more"
     )
 
 
 def refusal(part: FetchPart, why: OttlaError, partitions: Partitions, view: ClusterView) -> FetchPartResult:
     """The answer of a part that cannot be read: why, and who leads it as far as known."""
-    leader, leader_epoch = view.leader_of(part.topic, part.partition)
+    leader, leader_epoch = NO_LEADER, NO_EPOCH
+    if not isinstance(why, IsolatedLeader):
+        leader, leader_epoch = view.leader_of(part.topic, part.partition)
     why = client_error(why, part.topic, leader)
     start = partitions.log_start_offset(part.topic, part.partition)
     return FetchPartResult(
