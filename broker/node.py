@@ -258,7 +258,7 @@ class Node:
         self, session: ZkSession, membership: MembershipLoop, view: ClusterView, purgatories: Purgatories
     ) -> Groups:
         groups = Groups(
-            session, self._config.broker_id, view, _group_limits(self._config), lambda: membership.unsure,
+            session, self._config.broker_id, view, GroupLimits.of(self._config), lambda: membership.unsure,
             self._clock.stamp_ms,
         )  # fmt: skip
         view.on_changed.append(groups.cluster_changed)
@@ -275,7 +275,7 @@ class Node:
         settings = BrokerSettings(self._config)
         settings.on_changed += [
             lambda config: partitions.set_defaults(log_defaults(config), config.min_insync_replicas),
-            lambda config: groups.set_limits(_group_limits(config)),
+            lambda config: groups.set_limits(GroupLimits.of(config)),
         ]
         view.on_changed.insert(0, lambda: settings.take(view.settings))
         return settings
@@ -313,7 +313,7 @@ class Node:
 
     async def _start_admin(self, server: Server, parts: Parts) -> None:
         gauges = Gauges(server, parts)
-        admin = AdminServer(self._metrics.registry, lambda: _why_not_ready(parts), gauges.refresh)
+        admin = AdminServer(self._metrics.registry, parts.why_not_ready, gauges.refresh)
         address = parse_address("admin.listener", self._config.admin_listener)
         self.admin_port = await _listen("admin.listener", admin.start, address)
         self._stops(admin.stop)
@@ -369,30 +369,3 @@ async def _listen(name: str, start: Callable[[str, int], Awaitable[int]], at: Li
             f"cannot listen at {name}={at.host}:{at.port}: {error.strerror or error}",
             hint="is another broker running there?",
         ) from None
-
-
-def _group_limits(config: BrokerConfig) -> GroupLimits:
-    return GroupLimits(
-        max_size=config.group_max_size,
-        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-        min_session_timeout_ms=config.group_min_session_timeout_ms,
-        max_session_timeout_ms=config.group_max_session_timeout_ms,
-        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
-        retention_ms=config.offsets_retention_minutes * 60_000,
-        check_interval_s=config.offsets_retention_check_interval_ms / 1000,
-        consumer_max_size=config.group_consumer_max_size,
-        consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
-        consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
-    )
-
-
-def _why_not_ready(parts: Parts) -> str | None:
-    membership, view = parts.membership, parts.view
-    if not membership.registered:
-        return "not registered in ZooKeeper"
-    if not view.known:
-        return "waiting for the controller"
-    missing = view.replicas_of(membership.identity.broker_id) - parts.replication.partitions.names()
-    if missing:
-        return f"waiting for the controller's word on {len(missing)} partitions"
-    return None

@@ -52,3 +52,14 @@ class Parts:
     metrics: Metrics
     clock: CheckedClock
     peer_metadata: PeerMetadataLoop
+
+    def why_not_ready(self) -> str | None:
+        """What is missing before this broker serves all that it holds; None if nothing is."""
+        if not self.membership.registered:
+            return "not registered in ZooKeeper"
+        if not self.view.known:
+            return "waiting for the controller"
+        missing = self.view.replicas_of(self.membership.identity.broker_id) - self.replication.partitions.names()
+        if missing:
+            return f"waiting for the controller's word on {len(missing)} partitions"
+        return None

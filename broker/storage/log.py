@@ -315,10 +315,9 @@ class Log:
         return self._log_start_offset
 
     def apply_retention(self, now_ms: int | None, *, up_to: int | None = None, leads: bool = True) -> list[str]:
-        """Let go of segments that the limits do not keep, none with records at or past ``up_to``; gives their names.
+        """Let go of segments before the log start and, if it ``leads``, of those that limits do not keep; gives their names.
 
-        A replica that does not lead lets go only of what lies before its log start offset.
-        Their files are only renamed: ``remove_deleted_files`` does the slow part.
+        None has records at or past ``up_to``. Their files are only renamed: ``remove_deleted_files`` does the slow part.
         """
         with self._disk.during("deleting segments", SHORTAGES):
             self._epochs.truncate_from_start(self._log_start_offset)
