@@ -230,15 +230,15 @@ class Partitions:
             await asyncio.to_thread(log_dir.close)
 
     def step_down_where_replaced(self, view: ClusterView) -> list[TopicPartition]:
-        """Lead nothing more of which a later leader epoch is known, nor of topics that are gone; gives what was led."""
+        """Lead nothing more of which a later leader epoch is known, nor of a topic that was created anew; gives what was led.
+
+        The controller says so, too, or gives this broker everything anew when it is registered again. Of a topic that
+        ``view`` does not have nothing is concluded: it may be too new for it.
+        """
         replaced = [
             partition
             for partition in self._partitions.values()
-            if partition.is_leader
-            and (
-                view.topic_id_of(partition.where.topic) != partition.log.topic_id
-                or view.leader_of(*partition.where)[1] > partition.leader_epoch
-            )
+            if partition.is_leader and _is_replaced(partition, view)
         ]
         for partition in replaced:
             self._step_down(partition)
@@ -348,3 +348,10 @@ class Partitions:
         elif log_dir is None:
             for each in self._log_dirs:
                 each.forget([where])
+
+
+def _is_replaced(partition: Partition, view: ClusterView) -> bool:
+    topic_id = view.topic_id_of(partition.where.topic)
+    if topic_id != partition.log.topic_id:
+        return topic_id != ""
+    return view.leader_of(*partition.where)[1] > partition.leader_epoch
