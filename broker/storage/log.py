@@ -31,7 +31,11 @@ from ottla.broker.storage.segments.index import NO_TIMESTAMP, RELATIVE_OFFSET_MA
 from ottla.broker.storage.segments.segment_files import DELETED_SUFFIX
 from ottla.broker.storage.segments.segments import Segments
 from ottla.wire.errors import (
-    FencedLeaderEpoch, OffsetOutOfRange, RecordListTooLarge, ReplicaNotAvailable, StorageError,
+    FencedLeaderEpoch,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+    ReplicaNotAvailable,
+    StorageError,
 )  # fmt: skip
 
 logger = logging.getLogger(__name__)
