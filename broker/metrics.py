@@ -59,6 +59,18 @@ class Metrics(Collector):
         self.refused_connections = Gauge(
             "ottla_refused_connections", "Connections cut for their behaviour", registry=registry
         )
+        self.turned_away = Gauge(
+            "ottla_turned_away_connections",
+            "Connections of clients closed because file descriptors were nearly exhausted",
+            registry=registry,
+        )
+        self.descriptors = Gauge("ottla_open_file_descriptors", "Open file descriptors", registry=registry)
+        self.descriptors_max = Gauge(
+            "ottla_max_file_descriptors", "The limit of open file descriptors", registry=registry
+        )
+        self.mapped_segments = Gauge(
+            "ottla_mapped_segments", "Memory maps of segments, each with a file descriptor", registry=registry
+        )
         self.unsent = Gauge("ottla_unsent_bytes", "Memory of answers that clients have not read yet", registry=registry)
         self.purgatory = Gauge("ottla_purgatory_size", "Requests that wait", ["kind"], registry=registry)
         self.fetch_sessions = Gauge(
@@ -87,6 +99,11 @@ class Metrics(Collector):
         self.refused_leaders = Gauge(
             "ottla_refused_leader_partitions",
             "Partitions whose leader this broker does not follow, for it lacks committed records",
+            registry=registry,
+        )
+        self.damaged_logs = Gauge(
+            "ottla_damaged_partitions",
+            "Partitions whose log here has a damaged batch and still counts",
             registry=registry,
         )
         self.failed_logs = Gauge("ottla_failed_logs", "Partitions whose disk failed", registry=registry)

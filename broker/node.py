@@ -10,9 +10,11 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 
 from ottla import compiled
+from ottla.broker import file_descriptors
 from ottla.broker.admin.app import AdminServer
 from ottla.broker.api.consumer_sessions import ConsumerSessions
 from ottla.broker.api.dispatch import Dispatch
@@ -22,11 +24,12 @@ from ottla.broker.clock_loop import ClockLoop
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.control_loop import ControllerPolicy
-from ottla.broker.controller_client import controlled_shutdown, report_failed_replicas
+from ottla.broker.controller_client import controlled_shutdown, report_damaged_replicas, report_failed_replicas
 from ottla.broker.data_folders import forget_new, log_defaults, open_log_dirs
 from ottla.broker.data_loop import DataLoop
 from ottla.broker.data_trust import DataTrust
 from ottla.broker.dynamic_config import BrokerSettings
+from ottla.broker.file_descriptors import LIMIT_MAX, DescriptorPlan, raise_limit, warn_if_low
 from ottla.broker.gauges import Gauges
 from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.limits import GroupLimits
@@ -42,17 +45,20 @@ from ottla.broker.parts import Parts, Replication, Storage
 from ottla.broker.peer_metadata_loop import PeerMetadataLoop
 from ottla.broker.peers import BrokerPrincipal, Handshakes, Identity
 from ottla.broker.purgatory import Purgatories
+from ottla.broker.replication.damage_loop import DamageLoop
 from ottla.broker.replication.durable_loop import DurablePartitions
 from ottla.broker.replication.failure_loop import FailureLoop
 from ottla.broker.replication.fetch_loop import Fetchers
 from ottla.broker.replication.fetch_sessions import FetchSessions
 from ottla.broker.replication.isr_loop import IsrLoop
 from ottla.broker.replication.log_start_loop import LogStartLoop
-from ottla.broker.replication.partition import PartitionEvents
+from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.partitions import Partitions
+from ottla.broker.replication.postponed_loop import PostponedLoop
 from ottla.broker.storage.data_folder.clean_loop import CleanIntervals, CleanLoop
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.flush_loop import Flusher
+from ottla.broker.storage.segments.open_files import OpenFiles
 from ottla.net.busy_poll import stay_awake
 from ottla.net.connection import Connection
 from ottla.net.heap import keep_freed_memory
@@ -91,6 +97,7 @@ class Node:
         """Where it listens, by listener."""
         self.admin_port = 0
         self._log_dirs: list[LogDir] = []
+        self._descriptors = file_descriptors.plan(LIMIT_MAX)
         self._member: MembershipLoop | None = None
 
     async def start(self) -> None:
@@ -119,11 +126,12 @@ class Node:
 
     async def _start(self) -> None:
         stay_awake(self._config.socket_busy_poll_us)
+        descriptors = self._descriptors = file_descriptors.plan(raise_limit())
         session = await self._connect_to_zookeeper()
         identity = await self._identity(session)
         await self._start_comparing_clocks(session)
         view = ClusterView(identity.cluster_id)
-        storage = await self._open_storage(identity.cluster_id)
+        storage = await self._open_storage(identity.cluster_id, descriptors)
         self._log_dirs = storage.log_dirs
         membership = self._member = self._membership(session, identity, view, storage)
         replication = self._start_replication(session, membership, view, storage)
@@ -179,8 +187,10 @@ class Node:
 
     # --- storage -------------------------------------------------------------------------------------------------------
 
-    async def _open_storage(self, cluster: str) -> Storage:
-        log_dirs = await open_log_dirs(self._config, cluster)
+    async def _open_storage(self, cluster: str, descriptors: DescriptorPlan) -> Storage:
+        open_files = OpenFiles(descriptors.maps, descriptors.unflushed)
+        log_dirs = await open_log_dirs(self._config, cluster, open_files)
+        warn_if_low(descriptors, sum(len(log_dir.logs) for log_dir in log_dirs))
         flusher = Flusher()
         self._stops(flusher.close, limit_s=None)
         return Storage(log_dirs, DataTrust(log_dirs), flusher)
@@ -209,6 +219,7 @@ class Node:
                 shortened=partitions.log_shortened,
             )
             cleaner.start()
+            log_dir.open_files.on_many_unflushed.append(cleaner.flush_sealed_soon)
             self._stops(cleaner.stop, limit_s=None)
 
     # --- replication ---------------------------------------------------------------------------------------------------
@@ -225,11 +236,14 @@ class Node:
         self._stops(partitions.close, limit_s=None)  # what is on disk must be whole
         self._stops(fetchers.stop)
         self._start_cleaning(storage.log_dirs, partitions)
+        self._stops(PostponedLoop(partitions).stop)
         isr_loop = IsrLoop(session, lambda: membership.identity, partitions, config.replica_lag_time_max_ms / 1000)
         isr_loop.start()
         self._stops(isr_loop.stop)
         failures = FailureLoop(lambda failed: report_failed_replicas(membership, view, failed))
         self._stops(failures.stop)
+        damage = DamageLoop(storage.log_dirs, lambda damaged: report_damaged_replicas(membership, view, damaged))
+        self._stops(damage.stop)
         durable = DurablePartitions(storage.flusher)
         log_starts = LogStartLoop(storage.log_dirs)
         self._stops(log_starts.stop)
@@ -249,8 +263,9 @@ class Node:
         events.on_changed += [failures.partition_changed, isr_loop.partition_changed, purgatories.start_changed]
         events.on_start_moved += [log_starts.start_moved, sessions.partition_committed, consumers.partition_changed]
         events.on_start_kept += [purgatories.start_changed, fetchers.update]
+        events.on_suspected.append(damage.suspect)
         membership.on_fenced.append(partitions.step_down_all)
-        return Replication(partitions, fetchers, sessions, consumers, purgatories, isr_loop)
+        return Replication(partitions, fetchers, sessions, consumers, purgatories, isr_loop, damage)
 
     # --- groups --------------------------------------------------------------------------------------------------------
 
@@ -295,8 +310,12 @@ class Node:
         new_groups = NewGroups()
         handlers = handlers_of(parts, handshakes, new_groups)
         dispatch = Dispatch(routes(handlers), self._metrics)
-        dialects = (NATIVE, KafkaDialect(parts.view, KafkaBatches().convert))
-        server = Server(dispatch, self._config.limits(), self._turn, dialects)
+        loop, suspect = asyncio.get_running_loop(), parts.replication.damage.suspect_in
+        find = parts.replication.partitions.get
+        batches = KafkaBatches(unreadable=lambda *where: loop.call_soon_threadsafe(suspect, find, *where))
+        dialects = (NATIVE, KafkaDialect(parts.view, batches.convert))
+        limits = replace(self._config.limits(), descriptors=self._descriptors.clients)
+        server = Server(dispatch, limits, self._turn, dialects)
 
         def broker_lost(connection: Connection) -> None:
             if isinstance(connection.principal, BrokerPrincipal):

@@ -12,6 +12,7 @@ from ottla.broker.membership_loop import MembershipLoop
 from ottla.broker.metrics import Metrics
 from ottla.broker.peer_metadata_loop import PeerMetadataLoop
 from ottla.broker.purgatory import Purgatories
+from ottla.broker.replication.damage_loop import DamageLoop
 from ottla.broker.replication.fetch_loop import Fetchers
 from ottla.broker.replication.fetch_sessions import FetchSessions
 from ottla.broker.replication.isr_loop import IsrLoop
@@ -36,6 +37,7 @@ class Replication:
     consumers: ConsumerSessions
     purgatories: Purgatories
     isr_loop: IsrLoop
+    damage: DamageLoop
 
 
 @dataclass(frozen=True)

@@ -147,6 +147,9 @@ class ControlledShutdownRequest(Request):
     broker_epoch: int
     failed: list[PartitionName] | None = None
     """The broker does not stop, but its disk failed under these: move those away."""
+    damaged: list[PartitionName] | None = None
+    """Its copies of these have a damaged batch: they must not count where another replica in sync can lead. ``failed`` is given
+    with it, perhaps empty: a controller of an earlier version does not know this field."""
 
 
 class StopReplicaPart(Message):

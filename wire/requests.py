@@ -144,6 +144,8 @@ class FetchPart(Message):
     """The topic that a follower has: another one may have had the same name."""
     log_start_offset: int = -1
     """Where a follower's log begins, as it stands on its disk."""
+    damaged: bool = False
+    """Whether the batch at ``offset`` came damaged to a follower: the leader looks at its own copy."""
 
 
 class FetchPartResult(Failure):

@@ -3,18 +3,27 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from ottla.broker.cluster_view import ClusterView
-from ottla.broker.replication.partition import Partition, PartitionEvents
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.data_folder.lost_partitions import Loss, Lost
+from ottla.broker.storage.disk_health import DiskShortage, is_shortage
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig, sensible_topic_config
 from ottla.wire.control import PartitionState, StopReplicaPart, TopicConfig
-from ottla.wire.errors import InconsistentTopicId, OttlaError, StaleBrokerEpoch, StorageError, UnknownTopicOrPartition
+from ottla.wire.errors import (
+    InconsistentTopicId,
+    OttlaError,
+    ReplicaNotAvailable,
+    StaleBrokerEpoch,
+    StorageError,
+    UnknownTopicOrPartition,
+)  # fmt: skip
 from ottla.wire.names import NO_EPOCH, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -53,6 +62,10 @@ class Partitions:
         self._step_downs = 0
         self._told: dict[tuple[str, int], tuple[int, bool]] = {}
         """In which life of this broker it was last told of each, and whether its records of it are waited for."""
+        self._postponed: dict[TopicPartition, tuple[PartitionState, int]] = {}
+        """What the controller said, and in which life, of partitions whose log could not be made for want of descriptors."""
+        self._mended: set[TopicPartition] = set()
+        self.on_postponed: Callable[[], None] = lambda: None  # when there is something for ``apply_postponed``
         self._changing = asyncio.Lock()  # one control request at a time: each may wait for the disk in the middle
 
     def __iter__(self) -> Iterator[Partition]:
@@ -112,39 +125,90 @@ class Partitions:
         self, states: Sequence[PartitionState], topics: Iterable[TopicConfig], broker_epoch: int = NO_EPOCH
     ) -> dict[TopicPartition, OttlaError]:
         """Lead or follow these; why, for each that could not be taken on. ``broker_epoch``: which life of it was told."""
-        failed: dict[TopicPartition, OttlaError] = {}
         step_downs = self._step_downs
         async with self._changing:
             self._check_not_fenced_since(step_downs)
             self.configure(topics)
-            missing = [state for state in states if (state.topic, state.partition) not in self._partitions]
-            made = await asyncio.to_thread(self._open_logs, missing) if missing else {}
-            self._check_not_fenced_since(step_downs)
-            await self._settle_losses(states)
-            self._check_not_fenced_since(step_downs)
-            for state in states:
-                where = TopicPartition(state.topic, state.partition)
-                try:
-                    if where in made:
-                        self._adopt(where, made[where])
-                    partition = self._partitions[where]
-                    if partition.log.topic_id != state.topic_id:
-                        raise InconsistentTopicId(
-                            f"{where} is of topic id {partition.log.topic_id} here, not {state.topic_id}"
-                        )
-                    if partition.apply(state, time.monotonic(), broker_epoch):
-                        self._events.role(partition)
-                        logger.info(
-                            "partition state taken partition=%s leader=%d leader_epoch=%d isr=%s",
-                            where, state.leader, state.leader_epoch, state.isr,
-                        )  # fmt: skip
-                    if partition.log.failed:
-                        raise StorageError(f"the disk under {where} failed")
-                except OttlaError as error:
-                    logger.error("partition state refused partition=%s error=%s", where, error)
-                    failed[where] = error
-                self._told[where] = broker_epoch, self._broker_id in state.lost
+            return await self._take_all(states, broker_epoch, step_downs)
+
+    async def apply_postponed(self) -> bool:
+        """Lead or follow what there were no descriptors or no room for; whether nothing is left.
+
+        The controller was not told of that: a shortage passes, and a partition whose log is to be made has no records here yet.
+        """
+        async with self._changing:
+            by_life: dict[int, list[PartitionState]] = {}
+            for state, broker_epoch in self._postponed.values():
+                by_life.setdefault(broker_epoch, []).append(state)
+            for broker_epoch, states in by_life.items():
+                await self._take_all(states, broker_epoch, self._step_downs)
+            return not self._postponed
+
+    async def _take_all(
+        self, states: Sequence[PartitionState], broker_epoch: int, step_downs: int
+    ) -> dict[TopicPartition, OttlaError]:
+        failed: dict[TopicPartition, OttlaError] = {}
+        missing = [state for state in states if (state.topic, state.partition) not in self._partitions]
+        made = await asyncio.to_thread(self._open_logs, missing) if missing else {}
+        self._check_not_fenced_since(step_downs)
+        await self._settle_losses(states)
+        self._check_not_fenced_since(step_downs)
+        for state in states:
+            where = TopicPartition(state.topic, state.partition)
+            was_postponed = self._postponed.pop(where, None) is not None
+            try:
+                if where in made:
+                    self._adopt(where, made[where])
+                self._take(where, state, broker_epoch)
+            except (DiskShortage, ReplicaNotAvailable) as error:
+                if not was_postponed:
+                    logger.warning("partition state postponed partition=%s error=%s", where, error)
+                self._postponed[where] = state, broker_epoch
+                self.on_postponed()
+            except OttlaError as error:
+                logger.error("partition state refused partition=%s error=%s", where, error)
+                failed[where] = error
+            self._told[where] = broker_epoch, self._broker_id in state.lost
+        if self._mended:
+            await self._forget_mended()
         return failed
+
+    def _take(self, where: TopicPartition, state: PartitionState, broker_epoch: int) -> None:
+        """Lead or follow one partition that has a log."""
+        partition = self._partitions[where]
+        if partition.log.topic_id != state.topic_id:
+            raise InconsistentTopicId(f"{where} is of topic id {partition.log.topic_id} here, not {state.topic_id}")
+        if partition.apply(state, time.monotonic(), broker_epoch):
+            self._settle_damage(partition, state)
+            self._events.role(partition)
+            logger.info(
+                "partition state taken partition=%s leader=%d leader_epoch=%d isr=%s",
+                where, state.leader, state.leader_epoch, state.isr,
+            )  # fmt: skip
+        if partition.log.failed:
+            raise StorageError(f"the disk under {where} failed")
+
+    def _settle_damage(self, partition: Partition, state: PartitionState) -> None:
+        """Cut a log with a damaged batch that does not count any more, before it follows; look again at one that counts."""
+        log_dir = self._dir_of(partition.where)
+        offset = log_dir.damaged.offsets.get(partition.where) if log_dir is not None else None
+        if offset is None:
+            return
+        if self._counts(state):
+            self._events.suspected(partition, offset)
+        else:
+            partition.drop_damaged(offset)
+            logger.warning("log was cut before a damaged batch partition=%s offset=%d", partition.where, offset)
+            self._mended.add(partition.where)
+
+    async def _forget_mended(self) -> None:
+        """Once it is noted that their damage is cut, a restart does not cut again."""
+        mended, self._mended = self._mended, set()
+        for log_dir in self._log_dirs:
+            try:
+                await asyncio.to_thread(log_dir.damaged.forget, mended)
+            except OSError as error:  # after a restart the batch is looked at again
+                logger.error("mended partitions were not forgotten partitions=%s error=%s", mended, error)
 
     async def _settle_losses(self, states: Sequence[PartitionState]) -> None:
         """Forget losses that the controller has acted on: it does not count this replica any more, or elected it all the same.
@@ -221,6 +285,7 @@ class Partitions:
                     del self._partitions[where]
                     self._step_down(partition)
                 self._told.pop(where, None)
+                self._postponed.pop(where, None)
                 if part.delete:
                     await asyncio.to_thread(self._delete_log, where, part.topic_id)
 
@@ -247,6 +312,7 @@ class Partitions:
     def step_down_all(self) -> None:
         """Lead and follow nothing any more, until the controller says so again."""
         self._step_downs += 1
+        self._postponed.clear()
         for partition in self._partitions.values():
             self._step_down(partition)
 
@@ -273,8 +339,9 @@ class Partitions:
             for log_dir in dict.fromkeys(log_dirs):
                 log_dir.checkpoint_recovery_points()  # once for all: they tell which partitions must have a folder
         except OSError as error:
+            kind = DiskShortage if is_shortage(error) else StorageError
             return {
-                TopicPartition(state.topic, state.partition): StorageError(f"new logs could not be noted: {error}")
+                TopicPartition(state.topic, state.partition): kind(f"new logs could not be noted: {error}")
                 for state in states
             }
         return {TopicPartition(state.topic, state.partition): log for state, log in zip(states, opened, strict=True)}
@@ -295,7 +362,7 @@ class Partitions:
         except OttlaError as error:
             return error
         except OSError as error:
-            return StorageError(f"no log for {where}: {error}")
+            return (DiskShortage if is_shortage(error) else StorageError)(f"no log for {where}: {error}")
 
     def _has_lost_folder(self, state: PartitionState) -> bool:
         """Whether a partition that this replica counts for may have had a folder here, and the controller does not know that.

@@ -130,6 +130,12 @@ class ControllerState:
         self._leaders.failed(broker, affected)
         return self._leaders.elections(affected)
 
+    def replicas_damaged(self, broker: int, partitions: Iterable[TopicPartition]) -> list[Action]:
+        """The logs of these replicas of a broker have a damaged batch: others lead and are in sync, where there are others."""
+        affected = self._leaders.among(partitions)
+        self._leaders.damaged(broker, affected)
+        return self._leaders.elections(affected)
+
     def replicas_work(self, broker: int, partitions: Iterable[TopicPartition]) -> None:
         """A broker leads or follows these as it was told."""
         self._leaders.works(broker, partitions)

@@ -61,7 +61,9 @@ class CleanLoop:
         self._clock = clock
         self._intervals = intervals
         self._shortened = shortened
-        self._stopping = asyncio.Event()
+        self._stopping = False
+        self._wake = asyncio.Event()
+        self._flush_due = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -69,9 +71,15 @@ class CleanLoop:
 
     async def stop(self) -> None:
         """End the task once what it is doing is done."""
-        self._stopping.set()
+        self._stopping = True
+        self._wake.set()
         if self._task is not None:
             await self._task
+
+    def flush_sealed_soon(self) -> None:
+        """Too many sealed segments keep a descriptor until they are flushed: do not wait for the next checkpoint."""
+        self._flush_due = True
+        self._wake.set()
 
     async def apply_retention(self) -> None:
         """Delete segments that are not kept any more, below the high watermark only: where that is unknown, nothing.
@@ -133,19 +141,27 @@ class CleanLoop:
 
     async def _run(self) -> None:
         duties = self._duties()
-        while not self._stopping.is_set():
+        while True:
             duty = min(duties, key=lambda each: each.due)
             try:
-                await asyncio.wait_for(self._stopping.wait(), max(0.0, duty.due - self._clock()))
-                return
+                async with asyncio.timeout(max(0.0, duty.due - self._clock())):
+                    await self._wake.wait()
             except TimeoutError:
-                pass
-            try:
-                await duty.work()
-            except OSError as error:
-                # A checkpoint could not be written; the next time it is written anew, from the start.
-                logger.error("cleaning failed: duty=%s error=%s", getattr(duty.work, "__name__", duty.work), error)
-            duty.due = self._clock() + duty.interval_ms / 1000
+                await self._do(duty.work)
+                duty.due = self._clock() + duty.interval_ms / 1000
+            self._wake.clear()
+            if self._stopping:
+                return
+            if self._flush_due:
+                self._flush_due = False
+                await self._do(self.checkpoint_recovery_points)
+
+    async def _do(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except OSError as error:
+            # A checkpoint could not be written; the next time it is written anew, from the start.
+            logger.error("cleaning failed: duty=%s error=%s", getattr(work, "__name__", work), error)
 
 
 @contextmanager

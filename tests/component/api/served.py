@@ -21,7 +21,8 @@ from ottla.broker.metrics import Metrics
 from ottla.broker.purgatory import Purgatories
 from ottla.broker.replication.fetch_sessions import FetchSessions
 from ottla.broker.replication.log_start_loop import LogStartLoop
-from ottla.broker.replication.partition import Partition, PartitionEvents
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log_config import LogConfig

@@ -192,6 +192,11 @@ class ControllerScript:
         broker, *names = command.words
         return self.show(self.controller.replicas_failed(int(broker), [partition(name) for name in names]))
 
+    def do_damaged(self, command: Command) -> list[str]:
+        """damaged <broker> <topic>-<partition> ...: the broker found a damaged batch in its own log of these."""
+        broker, *names = command.words
+        return self.show(self.controller.replicas_damaged(int(broker), [partition(name) for name in names]))
+
     def do_works(self, command: Command) -> list[str]:
         """works <broker> <topic>-<partition> ...: the broker leads or follows these as it was told."""
         broker, *names = command.words
