@@ -9,9 +9,9 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.controller.api import Asked, ControllerApi
 from ottla.broker.peers import Identity, connect_as_broker
 from ottla.wire.admin import CreateTopicsRequest, CreateTopicsResponse, NewTopic
-from ottla.wire.control import ControlledShutdownRequest, ControlledShutdownResponse
+from ottla.wire.control import ControlledShutdownRequest, ControlledShutdownResponse, UnreachableLeadersRequest
 from ottla.wire.errors import ClientTimeout, NotController, OttlaError, RequestTimedOut
-from ottla.wire.messages import Message, PartitionName, Request
+from ottla.wire.messages import Done, Message, PartitionName, Request
 from ottla.wire.names import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -49,6 +49,26 @@ async def controlled_shutdown(member: Member, view: ClusterView, retries: int) -
 async def report_failed_replicas(member: Member, view: ClusterView, failed: list[TopicPartition]) -> None:
     """Tell the controller that the disk failed under partitions that this broker leads."""
     await _ask_controller(member, view, failed)
+
+
+async def report_unreachable_leaders(member: Member, view: ClusterView, leaders: list[int]) -> None:
+    """Tell the controller which leaders this broker cannot fetch from, if it is not one of them."""
+    me, controller = member.identity, member.controller
+    if controller is not None:
+        await controller.leaders_unreachable(
+            me.broker_id, me.broker_epoch, leaders, Asked("itself", SHUTDOWN_TIMEOUT_S)
+        )
+        return
+    endpoint = view.endpoint(view.controller)
+    leaders = [leader for leader in leaders if leader != view.controller]
+    if endpoint is None or not leaders:
+        return
+    channel = await connect_as_broker(me, endpoint, ASK_TIMEOUT_S)
+    try:
+        request = UnreachableLeadersRequest(me.broker_id, me.broker_epoch, leaders)
+        await channel.ask(request, Done, SHUTDOWN_TIMEOUT_S + 1)
+    finally:
+        await channel.close()
 
 
 async def _ask_controller(

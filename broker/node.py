@@ -20,7 +20,11 @@ from ottla.broker.api.routes import routes
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.control_loop import ControllerPolicy
-from ottla.broker.controller_client import controlled_shutdown, report_failed_replicas
+from ottla.broker.controller_client import (
+    controlled_shutdown,
+    report_failed_replicas,
+    report_unreachable_leaders,
+)
 from ottla.broker.data_folders import forget_new, log_defaults, open_log_dirs
 from ottla.broker.data_loop import DataLoop
 from ottla.broker.data_trust import DataTrust
@@ -47,6 +51,7 @@ from ottla.broker.replication.isr_loop import IsrLoop
 from ottla.broker.replication.log_start_loop import LogStartLoop
 from ottla.broker.replication.partition import PartitionEvents
 from ottla.broker.replication.partitions import Partitions
+from ottla.broker.replication.unreachable_leaders_loop import UnreachableLeaders
 from ottla.broker.storage.data_folder.clean_loop import CleanIntervals, CleanLoop
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.flush_loop import Flusher
@@ -210,6 +215,13 @@ class Node:
         self._stops(isr_loop.stop)
         failures = FailureLoop(lambda failed: report_failed_replicas(membership, view, failed))
         self._stops(failures.stop)
+        unreachable = UnreachableLeaders(
+            fetchers,
+            lambda leaders: report_unreachable_leaders(membership, view, leaders),
+            config.replica_lag_time_max_ms / 2000,
+        )
+        unreachable.start()
+        self._stops(unreachable.stop)
         durable = DurablePartitions(storage.flusher)
         log_starts = LogStartLoop(storage.log_dirs)
         self._stops(log_starts.stop)
@@ -307,7 +319,11 @@ class Node:
             BrokerZnode(config.broker_id, "", 0, rack=config.broker_rack or None, uuid=data_uuid),
             identity,
             view.endpoint,
-            ControllerPolicy(config.min_insync_replicas, config.leader_imbalance_check_interval_seconds),
+            ControllerPolicy(
+                config.min_insync_replicas,
+                config.leader_imbalance_check_interval_seconds,
+                silence_max_s=config.replica_lag_time_max_ms / 2000,
+            ),
             self._metrics.is_controller.set,
             storage.trust,
         )

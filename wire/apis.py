@@ -19,6 +19,7 @@ from ottla.wire.control import (
     ControlledShutdownRequest,
     LeaderAndIsrRequest,
     StopReplicaRequest,
+    UnreachableLeadersRequest,
     UpdateMetadataRequest,
     WitnessRequest,
 )
@@ -84,6 +85,7 @@ REQUESTS: dict[int, type[Request]] = {
         EndWriteRequest,
         BrokerHandshakeRequest,
         WitnessRequest,
+        UnreachableLeadersRequest,
         ControlledShutdownRequest,
         ElectLeadersRequest,
         LeaderAndIsrRequest,

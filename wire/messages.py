@@ -66,6 +66,7 @@ class Api(IntEnum):
     WITNESS = 1001
     BEGIN_WRITE = 1002
     END_WRITE = 1003
+    UNREACHABLE_LEADERS = 1004
 
 
 class Message(msgspec.Struct, array_like=True, gc=False):

@@ -54,6 +54,7 @@ class Events:
         self._epoch = controller_epoch
         self._count = 0
         self._urgent: deque[Event] = deque()
+        self._latest: dict[str, Callable[[Cause], Awaitable[None]]] = {}
         self._requests: deque[tuple[Event, asyncio.Future[Any]]] = deque()
         self._asked: set[asyncio.Future[Any]] = set()
         self._some = asyncio.Event()
@@ -64,8 +65,22 @@ class Events:
         self._count += 1
         return Cause(f"{self._epoch}-{self._count}", kind)
 
-    def put(self, kind: str, work: Callable[[Cause], Awaitable[None]]) -> None:
-        """Something happened to the cluster."""
+    def put(self, kind: str, work: Callable[[Cause], Awaitable[None]], key: str = "") -> None:
+        """Something happened to the cluster.
+
+        With a ``key``, it takes the place of an event of the same key that has not begun: the later one includes what the
+        earlier one was about, and however slow ZooKeeper is, no more than one of them waits.
+        """
+        if key:
+            known = key in self._latest
+            self._latest[key] = work
+            if known:
+                return
+
+            async def latest(cause: Cause) -> None:
+                await self._latest.pop(key)(cause)
+
+            work = latest
         self._urgent.append(Event(self.cause(kind), work))
         self._some.set()
 
@@ -99,6 +114,8 @@ class Events:
 
         async def deal(cause: Cause) -> None:
             nonlocal begun
+            if result.done():
+                return  # nobody waits for it any more
             begun = True
             try:
                 settle(result, await work(cause))
@@ -112,17 +129,21 @@ class Events:
 
         self._asked.add(result)
         result.add_done_callback(self._asked.discard)
+        event = Event(self.cause(kind), deal)
         if urgent:
-            self.put(kind, deal)
+            self._urgent.append(event)
         else:
-            self._requests.append((Event(self.cause(kind), deal), result))
-            self._some.set()
+            self._requests.append((event, result))
+        self._some.set()
         try:
             async with asyncio.timeout(timeout_s):
                 return await result
         except TimeoutError:
             how_far = "is still at it after" if begun else "did not get to it in"
             raise RequestTimedOut(f"the controller {how_far} {timeout_s:g} s: {kind}") from None
+        finally:
+            if urgent and event in self._urgent:  # brokers ask again: what they gave up must not pile up
+                self._urgent.remove(event)
 
     def close(self) -> None:
         """The term is over: nobody's wish will be done any more."""

@@ -15,6 +15,7 @@ from ottla.broker.controller.decisions.leaders import Leaders
 from ottla.broker.controller.decisions.orders import Orders
 from ottla.broker.controller.decisions.reassignment import Reassignment
 from ottla.broker.controller.decisions.requests import Requests
+from ottla.broker.controller.decisions.unreachable_leaders import replace_unreachable
 from ottla.wire.admin import ElectionType
 from ottla.wire.control import LeaderAndIsrRequest
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
@@ -129,6 +130,10 @@ class ControllerState:
         affected = self._leaders.among(partitions)
         self._leaders.failed(broker, affected)
         return self._leaders.elections(affected)
+
+    def leader_unreachable(self, leader: int, cut_off: Collection[int]) -> list[Action]:
+        """The controller reaches a broker, and ``cut_off`` brokers do not."""
+        return replace_unreachable(self._leaders, self._cluster, leader, cut_off)
 
     def replicas_work(self, broker: int, partitions: Iterable[TopicPartition]) -> None:
         """A broker leads or follows these as it was told."""
