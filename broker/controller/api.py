@@ -159,7 +159,7 @@ class ControllerApi:
 
         until = time.monotonic() + asked.timeout_s
         with self._removals.of(name) as gone:
-            await self._events.in_turn(f"topic {name!r} deleted by {asked.by}", mark, asked.timeout_s)
+            await self._events.in_turn(f"topic {name!r} deleted by {asked.by}", mark, asked.timeout_s, patient=True)
             await asyncio.wait([gone], timeout=_left_s(until))
             if not gone.done():
                 raise RequestTimedOut(

@@ -285,7 +285,7 @@ class ControlLoop:
         async def note(cause: Cause) -> None:
             await self._executor.act(self._state.replicas_deleted(broker, partitions), cause)
 
-        self._events.put(f"broker {broker} deleted its replicas, as told in {told.id}", note)
+        self._events.put_patient(f"broker {broker} deleted its replicas, as told in {told.id}", note)
 
     async def _balance(self, cause: Cause) -> None:
         """Give leadership back to preferred leaders that are in sync again."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.broker.controller.decisions.pieces import in_pieces
+from ottla.broker.controller.waiting_orders import WaitingOrders, settle
 from ottla.broker.peers import PATIENT_PROBE_TIMEOUT_S, Identity, connect_as_broker, probe
 from ottla.net.channel import Channel
 from ottla.net.retry import backoff
@@ -15,6 +16,7 @@ from ottla.wire.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     Order,
+    StopReplicaRequest,
     WitnessRequest,
     WitnessResponse,
 )
@@ -38,8 +40,6 @@ ORDER_TIMEOUT_S = 30.0
 
 FINAL = (StaleControllerEpoch, StaleBrokerEpoch, ClusterAuthorizationFailed, InvalidRequest, UnsupportedVersion)
 """Answers after which it is pointless to say the same again; after any other the order still stands."""
-ORDERS_MAX = 1_000
-"""So many wait for a broker that takes none, as one that is asleep until its session ends. Beyond that it is told anew."""
 FIRST_RETRY_S, LAST_RETRY_S = 0.02, 0.5
 PING_S = 0.25
 PING_TIMEOUT_S = 1.0
@@ -89,37 +89,38 @@ class Link:
         self._is_silent = False
         self._delivering = False
         self._behind = False
-        self._orders: asyncio.Queue[tuple[Order, asyncio.Future[bool]]] = asyncio.Queue()
+        self._orders = WaitingOrders()
         self._channel: Channel | None = None
         loop = asyncio.get_running_loop()
         self._task = loop.create_task(self._run(), name=f"link to broker {to.id}")
         self._watch = loop.create_task(self._keep_connected(), name=f"watch broker {to.id}")
         self._connecting = asyncio.Lock()
 
-    def tell(self, order: Order) -> asyncio.Future[bool]:
-        """Queue an order; the future says whether the broker obeyed, once it is known."""
+    def tell(self, order: Order, *, is_patient: bool = False) -> asyncio.Future[bool]:
+        """Queue an order; the future says whether the broker obeyed, once it is known.
+
+        A patient deletion is sent when nothing else waits, with others of its kind.
+        """
         obeyed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        if not self._behind and self._orders.qsize() >= ORDERS_MAX:
+        if not self._behind and self._orders.is_full:
             logger.warning(
-                "a broker is behind, and is told everything anew broker=%d orders=%d", self._to.id, ORDERS_MAX
+                "a broker is behind, and is told everything anew broker=%d orders=%d", self._to.id, len(self._orders)
             )
             self._behind = True
-            self._forget_orders()
+            self._orders.forget()
             self._events.behind(self._to.id, self._epoch)
         # Invariant: an order that comes after one that was dropped is not sent; it would look as if all before it were known.
         if self._behind:
             obeyed.set_result(False)
+        elif is_patient and isinstance(order, StopReplicaRequest):
+            self._orders.put_deletion(order, obeyed)
         else:
-            self._orders.put_nowait((order, obeyed))
+            self._orders.put(order, obeyed)
         return obeyed
 
     def begin_anew(self) -> None:
         """What is told from here on does not rely on what was dropped."""
         self._behind = False
-
-    def _forget_orders(self) -> None:
-        while not self._orders.empty():
-            _settle(self._orders.get_nowait()[1], False)
 
     async def asks_whether_connected(self, about: int) -> bool | None:
         """Whether this broker still hears of another one; None if it cannot be asked now."""
@@ -138,19 +139,22 @@ class Link:
         await asyncio.gather(self._task, self._watch, return_exceptions=True)
         if self._channel is not None:
             await self._channel.close()
-        self._forget_orders()
+        self._orders.forget()
 
     async def _run(self) -> None:
         while True:
-            order, obeyed = await self._orders.get()
+            order, waiting = await self._orders.get()
             self._delivering = True
             try:
-                _settle(obeyed, await self._deliver_all(order))
+                obeyed = await self._deliver_all(order)
+                for each in waiting:
+                    settle(each, obeyed)
             except Exception:  # a link that ended by itself would leave the broker without orders for ever
                 logger.exception("an order was dropped %s", self._named(order))
             finally:
                 self._delivering = False
-                _settle(obeyed, False)
+                for each in waiting:
+                    settle(each, False)
 
     async def _deliver_all(self, order: Order) -> bool:
         """Obeyed if every piece of it was."""
@@ -254,8 +258,3 @@ class Link:
                 Evidence(self._to.id, self._epoch, found.refused, self._channel is not None, suffices)
             )
             await asyncio.sleep(wait_s)
-
-
-def _settle(obeyed: asyncio.Future[bool], how: bool) -> None:
-    if not obeyed.done():
-        obeyed.set_result(how)

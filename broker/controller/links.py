@@ -33,7 +33,7 @@ class Links:
         if action.broker not in self._links:
             return []  # it failed a moment ago: the next event says so
         _, link = self._links[action.broker]
-        return [link.tell(action.request)]
+        return [link.tell(action.request, is_patient=action.is_patient)]
 
     def begin_anew(self, broker: int) -> None:
         """A broker whose orders were dropped is about to be told everything."""

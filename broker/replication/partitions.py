@@ -53,6 +53,7 @@ class Partitions:
         self._told: dict[tuple[str, int], tuple[int, bool]] = {}
         """In which life of this broker it was last told of each, and whether its records of it are waited for."""
         self._changing = asyncio.Lock()  # one control request at a time: each may wait for the disk in the middle
+        self._remover = ThreadPoolExecutor(1, "remove-logs")
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -209,6 +210,7 @@ class Partitions:
     async def stop(self, parts: Sequence[StopReplicaPart]) -> None:
         """Serve these no more, and delete those that are to go."""
         async with self._changing:
+            to_delete: dict[TopicPartition, str] = {}
             for part in parts:
                 where = TopicPartition(part.topic, part.partition)
                 partition = self._partitions.get(where)
@@ -220,10 +222,13 @@ class Partitions:
                     self._step_down(partition)
                 self._told.pop(where, None)
                 if part.delete:
-                    await asyncio.to_thread(self._delete_log, where, part.topic_id)
+                    to_delete[where] = part.topic_id
+            if to_delete:
+                await asyncio.to_thread(self._delete_logs, to_delete)
 
     async def close(self) -> None:
         self.step_down_all()
+        self._remover.shutdown(wait=False, cancel_futures=True)  # what is left is removed at the next start
         for log_dir in self._log_dirs:
             await asyncio.to_thread(log_dir.close)
 
@@ -270,7 +275,7 @@ class Partitions:
                 # The topic was deleted and created anew while this broker was away: the controller names the new
                 # one, so the old one's records are nobody's, and they must not mix with the new ones.
                 logger.warning("partition of a deleted topic found partition=%s topic_id=%s", where, stale.topic_id)
-                self._delete_log(where, stale.topic_id)
+                self._delete_logs({where: stale.topic_id})
             elif stale is None and where not in log_dir.failed and self._has_lost_folder(state):
                 log_dir.lost.add({where: Lost(Loss.FOLDER, 0)})
                 raise StorageError(f"{where} has no folder here, though this broker is said to have its records")
@@ -322,12 +327,21 @@ class Partitions:
     def _rules(self, topic: str) -> "TopicRules":
         return self._configs.get(topic) or TopicRules(self._defaults, self._default_min_insync)
 
-    def _delete_log(self, where: TopicPartition, topic_id: str) -> None:
-        """Delete a partition's log, if it is of that topic and not of a later one of the same name."""
-        log_dir = self._dir_of(where)
-        log = log_dir.logs.get(where) if log_dir is not None else None
-        if log_dir is not None and log is not None and log.topic_id == topic_id:
-            log_dir.remove_folder(log_dir.delete_log(where))
-        elif log_dir is None:
-            for each in self._log_dirs:
-                each.forget([where])
+    def _delete_logs(self, topic_ids: Mapping[TopicPartition, str]) -> None:
+        """Delete partitions' logs, those that are of that topic and not of a later one of the same name.
+
+        Their folders are renamed, durably; a thread removes the files afterwards, for that takes long and nobody need wait.
+        """
+        errors: list[OSError] = []
+        nowhere = [where for where in topic_ids if self._dir_of(where) is None]
+        for log_dir in self._log_dirs:
+            logs = [where for where in topic_ids if where in log_dir.logs]
+            logs = [where for where in logs if log_dir.logs[where].topic_id == topic_ids[where]]
+            doomed, failed = log_dir.delete_logs(logs) if logs else ([], None)
+            errors += [failed] if failed is not None else []
+            for folder in doomed:
+                self._remover.submit(log_dir.remove_folder, folder)
+        for log_dir in self._log_dirs if nowhere else ():
+            log_dir.forget(nowhere)
+        if errors:
+            raise errors[0]

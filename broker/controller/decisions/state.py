@@ -167,7 +167,7 @@ class ControllerState:
             if broker in self.topics[where.topic].replicas[where.partition]
             and broker not in self.topics[where.topic].states[where.partition].state.isr
         ]
-        return self._orders.stop(broker, partitions, delete=False) if broker in self.brokers else []
+        return list[Action](self._orders.stop(broker, partitions, delete=False)) if broker in self.brokers else []
 
     # --- partitions ----------------------------------------------------------------------------------------------------
 

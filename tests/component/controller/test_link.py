@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.controller import link_loop
+from ottla.broker.controller import link_loop, waiting_orders
 from ottla.broker.controller.link_loop import Link, LinkEvents
 from ottla.broker.peers import Identity
 from ottla.net.exchange import Answer
@@ -112,7 +112,7 @@ async def test_an_order_whose_answer_breaks_the_link_does_not_end_it(
 async def test_orders_to_a_broker_that_takes_none_are_bounded_and_it_is_told_anew(
     channel: FakeChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link_loop, "ORDERS_MAX", 3)
+    monkeypatch.setattr(waiting_orders, "ORDERS_MAX", 3)
     asleep, awake = asyncio.Event(), asyncio.Event()
     hear = channel.request
 

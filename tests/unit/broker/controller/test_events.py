@@ -57,6 +57,22 @@ async def test_failures_of_brokers_come_before_wishes_of_clients() -> None:
     assert await relief == "did relief"
 
 
+async def test_what_has_time_is_done_in_turn_with_what_clients_ask() -> None:
+    """A creation waits for one of many deletions, and deletions wait for no endless row of requests."""
+    script = Script()
+
+    async def delete(cause: Cause) -> None:
+        script.done.append("deletion")
+
+    for _ in range(4):
+        script.events.put_patient("deletion", delete)
+    creations = [script.ask(f"creation {i}") for i in range(2)]
+    await asyncio.sleep(0)
+    await script.run(6)
+    assert script.done == ["deletion", "creation 0", "deletion", "creation 1", "deletion", "deletion"]
+    assert await creations[1] == "did creation 1"
+
+
 async def test_of_events_with_one_key_only_the_last_is_done() -> None:
     """However slow ZooKeeper is, what is reported again and again does not pile up."""
     script = Script()
