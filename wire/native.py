@@ -123,8 +123,8 @@ class NativeDialect:
     def _read_step_by_step(self, head: memoryview, tail: memoryview) -> IncomingRequest | UnreadableRequest:
         try:
             _, api, version, correlation_id, client_id, fields = _request_head.decode(head)
-        except _UNREADABLE as error:
-            raise RemoteProtocolError(f"a request whose head cannot be read: {error}") from None
+        except _UNREADABLE as unreadable:
+            raise RemoteProtocolError(f"a request whose head cannot be read: {unreadable}") from None
         if not 0 <= correlation_id < 2**31 or (client_id is not None and len(client_id) > CLIENT_ID_MAX):
             raise RemoteProtocolError("a request whose correlation id or client id is out of range")
         cls = REQUESTS.get(api)

@@ -195,12 +195,12 @@ class FollowedPartitions:
             partition.take_fetched(part, result, records)
             if self._waits:
                 self._waits.pop(partition.where, None)
-        except LeaderLacksCommitted as error:
+        except LeaderLacksCommitted as refusal:
             # Its own records stay until another leader epoch begins: perhaps nobody else has them any more.
             logger.error(
                 "a leader lacks committed records and is not followed partition=%s leader=%d error=%s: stop broker %d, and see"
                 " whether it was started with a copy of a data folder, or without some of its data",
-                partition.where, self._leader, error, self._leader,
+                partition.where, self._leader, refusal, self._leader,
             )  # fmt: skip
             self.park(partition)
         except OttlaError as error:

@@ -98,3 +98,8 @@ def test_a_compiled_module_has_nothing_that_means_something_else_in_c(name: str)
         if isinstance(node, ast.Slice):
             assigned = [inner for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr)]
             assert not assigned, "a name that is assigned inside a slice has its new value in all of it"
+        if isinstance(node, ast.FunctionDef):
+            handlers = [inner for inner in ast.walk(node) if isinstance(inner, ast.ExceptHandler)]
+            types = {(one.name, ast.unparse(one.type)) for one in handlers if one.name and one.type}
+            names = [variable for variable, _ in types]
+            assert len(names) == len(set(names)), "a variable has one type: the second exception raises TypeError"

@@ -50,7 +50,7 @@ def read_all(log: Log) -> bytes:
 
 
 def copied(make_batch, offset: int, epoch: int, size: int = 100) -> memoryview:
-    batch = make_batch(size=size)
+    batch: memoryview = make_batch(size=size)
     stamp(batch, 0, offset, epoch)
     return batch
 

@@ -16,7 +16,7 @@ from ottla.wire.errors import InvalidProducerEpoch, UnknownProducerId
 ONE = ENTRY_BYTES + SENT_BYTES
 """What a producer takes that has sent one batch."""
 
-LATER_S = time.monotonic() + 1000
+LATER_S = time.monotonic() + 1_000_000
 """After all partitions of a test were made."""
 
 
