@@ -24,7 +24,12 @@ from ottla.broker.clock_loop import ClockLoop
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.control_loop import ControllerPolicy
-from ottla.broker.controller_client import controlled_shutdown, report_damaged_replicas, report_failed_replicas
+from ottla.broker.controller_client import (
+    controlled_shutdown,
+    report_damaged_replicas,
+    report_failed_replicas,
+    report_unreachable_leaders,
+)
 from ottla.broker.data_folders import forget_new, log_defaults, open_log_dirs
 from ottla.broker.data_loop import DataLoop
 from ottla.broker.data_trust import DataTrust
@@ -55,6 +60,7 @@ from ottla.broker.replication.log_start_loop import LogStartLoop
 from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.postponed_loop import PostponedLoop
+from ottla.broker.replication.unreachable_leaders_loop import UnreachableLeaders
 from ottla.broker.storage.data_folder.clean_loop import CleanIntervals, CleanLoop
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.flush_loop import Flusher
@@ -67,7 +73,7 @@ from ottla.net.server import Server
 from ottla.wire.errors import ConfigError
 from ottla.wire.kafka.dialect import KafkaDialect
 from ottla.wire.messages import ListenerAddress
-from ottla.wire.names import NO_EPOCH, TopicPartition
+from ottla.wire.names import NO_EPOCH
 from ottla.wire.native import NATIVE
 from ottla.zk.lost_sessions import retry_when_lost
 from ottla.zk.membership import cluster_id, cluster_secret, ensure_persistent_paths
@@ -196,23 +202,15 @@ class Node:
         return Storage(log_dirs, DataTrust(log_dirs), flusher)
 
     def _start_cleaning(self, log_dirs: list[LogDir], partitions: Partitions) -> None:
-        def high_watermarks() -> dict[TopicPartition, int]:
-            return {partition.where: partition.high_watermark for partition in partitions}
-
         intervals = CleanIntervals(
             log_retention_check_interval_ms=self._config.log_retention_check_interval_ms,
             log_flush_offset_checkpoint_interval_ms=self._config.log_flush_offset_checkpoint_interval_ms,
         )
-
-        def leads(where: TopicPartition) -> bool:
-            partition = partitions.get(*where)
-            return partition is not None and partition.is_leader
-
         for log_dir in log_dirs:
             cleaner = CleanLoop(
                 log_dir,
-                high_watermarks=high_watermarks,
-                leads=leads,
+                high_watermarks=partitions.high_watermarks,
+                leads=partitions.leads,
                 now_ms=self._clock.trusted_ms,
                 clock=time.monotonic,
                 intervals=intervals,
@@ -244,6 +242,13 @@ class Node:
         self._stops(failures.stop)
         damage = DamageLoop(storage.log_dirs, lambda damaged: report_damaged_replicas(membership, view, damaged))
         self._stops(damage.stop)
+        unreachable = UnreachableLeaders(
+            fetchers,
+            lambda leaders: report_unreachable_leaders(membership, view, leaders),
+            config.replica_lag_time_max_ms / 2000,
+        )
+        unreachable.start()
+        self._stops(unreachable.stop)
         durable = DurablePartitions(storage.flusher)
         log_starts = LogStartLoop(storage.log_dirs)
         self._stops(log_starts.stop)
@@ -350,7 +355,11 @@ class Node:
             BrokerZnode(config.broker_id, "", 0, rack=config.broker_rack or None, uuid=data_uuid),
             identity,
             view.endpoint,
-            ControllerPolicy(config.min_insync_replicas, config.leader_imbalance_check_interval_seconds),
+            ControllerPolicy(
+                config.min_insync_replicas,
+                config.leader_imbalance_check_interval_seconds,
+                silence_max_s=config.replica_lag_time_max_ms / 2000,
+            ),
             self._metrics.is_controller.set,
             storage.trust,
         )

@@ -20,6 +20,7 @@ from ottla.wire.control import (
     LeaderAndIsrRequest,
     PeerMetadataRequest,
     StopReplicaRequest,
+    UnreachableLeadersRequest,
     UpdateMetadataRequest,
     WitnessRequest,
 )
@@ -86,6 +87,7 @@ REQUESTS: dict[int, type[Request]] = {
         BrokerHandshakeRequest,
         WitnessRequest,
         PeerMetadataRequest,
+        UnreachableLeadersRequest,
         ControlledShutdownRequest,
         ElectLeadersRequest,
         LeaderAndIsrRequest,

@@ -35,6 +35,16 @@ class WitnessRequest(Request):
     broker_id: int
 
 
+class UnreachableLeadersRequest(Request):
+    """A follower tells the controller which brokers it cannot fetch from, though it is to follow them."""
+
+    api = Api.UNREACHABLE_LEADERS
+    response = Done
+    broker_id: int
+    broker_epoch: int
+    leaders: list[int]
+
+
 class PartitionState(Message):
     """What the controller decided about one partition."""
 

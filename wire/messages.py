@@ -67,6 +67,7 @@ class Api(IntEnum):
     BEGIN_WRITE = 1002
     END_WRITE = 1003
     PEER_METADATA = 1004
+    UNREACHABLE_LEADERS = 1005
 
 
 class Message(msgspec.Struct, array_like=True, gc=False):

@@ -9,7 +9,7 @@ from ottla.broker.api.later import later
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.controller.claims import ControllerClaims
 from ottla.broker.controller.decisions.pieces import in_pieces
-from ottla.broker.peers import BrokerPrincipal, Handshakes, Identity, probe
+from ottla.broker.peers import PATIENT_PROBE_TIMEOUT_S, BrokerPrincipal, Handshakes, Identity, probe
 from ottla.broker.replication.partitions import Partitions
 from ottla.net.peer import Peer
 from ottla.net.reply import Reply
@@ -67,15 +67,17 @@ class ControlHandlers:
         return Reply(answer)
 
     def witness(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
-        """Knock at another broker's door and tell the controller what came of it."""
+        """Probe another broker and tell who asks what came of it."""
         request = incoming.message
         assert isinstance(request, WitnessRequest)
-        return later(self._knock(request.broker_id))
+        return later(self._probe(request.broker_id))
 
-    async def _knock(self, broker_id: int) -> Reply:
+    async def _probe(self, broker_id: int) -> Reply:
         endpoint = self._view.endpoint(broker_id)
-        found = await probe(endpoint, self._identity()) if endpoint is not None else None
-        return Reply(WitnessResponse(found is not None and found.answered))
+        if endpoint is None:
+            raise BrokerNotAvailable(f"the address of broker {broker_id} is not known here")
+        found = await probe(endpoint, self._identity(), PATIENT_PROBE_TIMEOUT_S)
+        return Reply(WitnessResponse(found.answered))
 
     def peer_metadata(self, incoming: IncomingRequest, connection: Peer) -> Reply:
         """Tell a broker that is cut off from ZooKeeper what this one knows, if that is newer."""

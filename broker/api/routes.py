@@ -88,6 +88,7 @@ def routes(to: Handlers) -> dict[Api, Route]:
         Api.WITNESS: Route(to.control.witness, brokers),
         Api.PEER_METADATA: Route(to.control.peer_metadata, brokers),
         Api.CONTROLLED_SHUTDOWN: Route(to.leadership.shutdown, the_broker_itself),
+        Api.UNREACHABLE_LEADERS: Route(to.leadership.unreachable, the_broker_itself),
         Api.LEADER_AND_ISR: Route(to.control.leader_and_isr, the_controller),
         Api.UPDATE_METADATA: Route(to.control.update_metadata, the_controller),
         Api.STOP_REPLICA: Route(to.control.stop_replica, the_controller),

@@ -52,6 +52,7 @@ async def test_what_others_know_of_a_later_epoch_ends_leadership_and_what_they_d
 ) -> None:
     config = LogConfig()
     log_dir = LogDir.open(tmp_path, broker_id=1, cluster_id="c", config_for=lambda _: config)
+    partitions = Partitions(1, [log_dir], config, 1, PartitionEvents())
     names = ["replaced", "same", "new", "again"]
     led = [PartitionState(name, f"id-{name}", 0, 1, 3, [1, 2], [1], 0, 1, []) for name in names]
     assert await partitions.apply(led, []) == {}
@@ -63,6 +64,9 @@ async def test_what_others_know_of_a_later_epoch_ends_leadership_and_what_they_d
     replaced = partitions.step_down_where_replaced(view)
     assert sorted(where.topic for where in replaced) == ["again", "replaced"]
     assert sorted(one.where.topic for one in partitions if one.is_leader) == ["new", "same"]
+    await partitions.close()
+
+
 async def test_partition_whose_log_has_no_descriptors_is_taken_when_there_are_some(tmp_path: Path) -> None:
     log_dir = LogDir.open(tmp_path, broker_id=1, cluster_id="c", config_for=lambda _: LogConfig())
     partitions = Partitions(1, [log_dir], LogConfig(), 1, PartitionEvents())
