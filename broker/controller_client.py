@@ -10,9 +10,9 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.controller.api import Asked, ControllerApi
 from ottla.broker.peers import Identity, connect_as_broker
 from ottla.wire.admin import CreateTopicsRequest, CreateTopicsResponse, NewTopic
-from ottla.wire.control import ControlledShutdownRequest, ControlledShutdownResponse
+from ottla.wire.control import ControlledShutdownRequest, ControlledShutdownResponse, UnreachableLeadersRequest
 from ottla.wire.errors import ClientTimeout, NotController, OttlaError, RequestTimedOut
-from ottla.wire.messages import Message, PartitionName, Request
+from ottla.wire.messages import Done, Message, PartitionName, Request
 from ottla.wire.names import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -65,6 +65,24 @@ async def report_damaged_replicas(member: Member, view: ClusterView, damaged: li
         await controller.replicas_damaged(me.broker_id, me.broker_epoch, damaged, _by_itself())
     else:
         await _send_to_controller(member, view, [], _names(damaged))
+
+
+async def report_unreachable_leaders(member: Member, view: ClusterView, leaders: list[int]) -> None:
+    """Tell the controller which leaders this broker cannot fetch from, if it is not one of them."""
+    me, controller = member.identity, member.controller
+    if controller is not None:
+        await controller.leaders_unreachable(me.broker_id, me.broker_epoch, leaders, _by_itself())
+        return
+    endpoint = view.endpoint(view.controller)
+    leaders = [leader for leader in leaders if leader != view.controller]
+    if endpoint is None or not leaders:
+        return
+    channel = await connect_as_broker(me, endpoint, ASK_TIMEOUT_S)
+    try:
+        request = UnreachableLeadersRequest(me.broker_id, me.broker_epoch, leaders)
+        await channel.ask(request, Done, SHUTDOWN_TIMEOUT_S + 1)
+    finally:
+        await channel.close()
 
 
 async def _shut_down(member: Member, view: ClusterView) -> list[TopicPartition]:

@@ -52,6 +52,9 @@ class Metrics(Collector):
         self.clock_skew = Gauge(
             "ottla_clock_skew_seconds", "How far this clock is ahead of another", ["reference"], registry=registry
         )
+        self.clock_trusted = Gauge(
+            "ottla_clock_trusted", "1 while data may expire by this broker's clock", registry=registry
+        )
         self.connections = Gauge("ottla_connections", "Open connections", registry=registry)
         self.refused_connections = Gauge(
             "ottla_refused_connections", "Connections cut for their behaviour", registry=registry

@@ -19,10 +19,17 @@ from ottla.broker.admin.app import AdminServer
 from ottla.broker.api.consumer_sessions import ConsumerSessions
 from ottla.broker.api.dispatch import Dispatch
 from ottla.broker.api.routes import routes
+from ottla.broker.checked_clock import CheckedClock
+from ottla.broker.clock_loop import ClockLoop
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.control_loop import ControllerPolicy
-from ottla.broker.controller_client import controlled_shutdown, report_damaged_replicas, report_failed_replicas
+from ottla.broker.controller_client import (
+    controlled_shutdown,
+    report_damaged_replicas,
+    report_failed_replicas,
+    report_unreachable_leaders,
+)
 from ottla.broker.data_folders import forget_new, log_defaults, open_log_dirs
 from ottla.broker.data_loop import DataLoop
 from ottla.broker.data_trust import DataTrust
@@ -40,6 +47,7 @@ from ottla.broker.membership_loop import MembershipLoop
 from ottla.broker.metrics import Metrics
 from ottla.broker.named_writes_loop import NamedWritesLoop
 from ottla.broker.parts import Parts, Replication, Storage
+from ottla.broker.peer_metadata_loop import PeerMetadataLoop
 from ottla.broker.peers import BrokerPrincipal, Handshakes, Identity
 from ottla.broker.purgatory import Purgatories
 from ottla.broker.replication.damage_loop import DamageLoop
@@ -52,6 +60,7 @@ from ottla.broker.replication.log_start_loop import LogStartLoop
 from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.postponed_loop import PostponedLoop
+from ottla.broker.replication.unreachable_leaders_loop import UnreachableLeaders
 from ottla.broker.storage.data_folder.clean_loop import CleanIntervals, CleanLoop
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.flush_loop import Flusher
@@ -64,7 +73,7 @@ from ottla.net.server import Server
 from ottla.wire.errors import ConfigError
 from ottla.wire.kafka.dialect import KafkaDialect
 from ottla.wire.messages import ListenerAddress
-from ottla.wire.names import NO_EPOCH, TopicPartition
+from ottla.wire.names import NO_EPOCH
 from ottla.wire.native import NATIVE
 from ottla.zk.lost_sessions import retry_when_lost
 from ottla.zk.membership import cluster_id, cluster_secret, ensure_persistent_paths
@@ -88,6 +97,7 @@ class Node:
         self._config = config
         self._parts = AsyncExitStack()
         self._metrics = Metrics()
+        self._clock = CheckedClock()
         self._turn = Turn()
         self.ports: dict[str, int] = {}
         """Where it listens, by listener."""
@@ -125,6 +135,7 @@ class Node:
         descriptors = self._descriptors = file_descriptors.plan(raise_limit())
         session = await self._connect_to_zookeeper()
         identity = await self._identity(session)
+        await self._start_comparing_clocks(session)
         view = ClusterView(identity.cluster_id)
         storage = await self._open_storage(identity.cluster_id, descriptors)
         self._log_dirs = storage.log_dirs
@@ -133,7 +144,11 @@ class Node:
         groups = self._start_groups(session, membership, view, replication.purgatories)
         self._start_forgetting_writes(session, membership)
         settings = self._settings(view, replication.partitions, groups)
-        parts = Parts(session, membership, view, storage, replication, groups, settings, self._metrics)
+        peer_metadata = PeerMetadataLoop(membership, view, replication.partitions)
+        replication.consumers.is_isolated = lambda: peer_metadata.is_isolated
+        parts = Parts(
+            session, membership, view, storage, replication, groups, settings, self._metrics, self._clock, peer_metadata
+        )
         server = await self._serve(parts)
         await self._start_admin(server, parts)
         await self._join_cluster(parts)
@@ -171,6 +186,11 @@ class Node:
         secret = await retry_when_lost(session, partial(cluster_secret, session))
         return Identity(self._config.broker_id, NO_EPOCH, cluster, secret)
 
+    async def _start_comparing_clocks(self, session: ZkSession) -> None:
+        comparing = ClockLoop(session, self._config.broker_id, self._clock, self._metrics)
+        await comparing.start()
+        self._stops(comparing.stop)
+
     # --- storage -------------------------------------------------------------------------------------------------------
 
     async def _open_storage(self, cluster: str, descriptors: DescriptorPlan) -> Storage:
@@ -182,9 +202,6 @@ class Node:
         return Storage(log_dirs, DataTrust(log_dirs), flusher)
 
     def _start_cleaning(self, log_dirs: list[LogDir], partitions: Partitions) -> None:
-        def high_watermarks() -> dict[TopicPartition, int]:
-            return {partition.where: partition.high_watermark for partition in partitions}
-
         intervals = CleanIntervals(
             log_retention_check_interval_ms=self._config.log_retention_check_interval_ms,
             log_flush_offset_checkpoint_interval_ms=self._config.log_flush_offset_checkpoint_interval_ms,
@@ -192,8 +209,9 @@ class Node:
         for log_dir in log_dirs:
             cleaner = CleanLoop(
                 log_dir,
-                high_watermarks=high_watermarks,
-                now_ms=lambda: int(time.time() * 1000),
+                high_watermarks=partitions.high_watermarks,
+                leads=partitions.leads,
+                now_ms=self._clock.trusted_ms,
                 clock=time.monotonic,
                 intervals=intervals,
                 shortened=partitions.log_shortened,
@@ -224,6 +242,13 @@ class Node:
         self._stops(failures.stop)
         damage = DamageLoop(storage.log_dirs, lambda damaged: report_damaged_replicas(membership, view, damaged))
         self._stops(damage.stop)
+        unreachable = UnreachableLeaders(
+            fetchers,
+            lambda leaders: report_unreachable_leaders(membership, view, leaders),
+            config.replica_lag_time_max_ms / 2000,
+        )
+        unreachable.start()
+        self._stops(unreachable.stop)
         durable = DurablePartitions(storage.flusher)
         log_starts = LogStartLoop(storage.log_dirs)
         self._stops(log_starts.stop)
@@ -252,12 +277,15 @@ class Node:
     def _start_groups(
         self, session: ZkSession, membership: MembershipLoop, view: ClusterView, purgatories: Purgatories
     ) -> Groups:
-        groups = Groups(session, self._config.broker_id, view, _group_limits(self._config), lambda: membership.unsure)
+        groups = Groups(
+            session, self._config.broker_id, view, GroupLimits.of(self._config), lambda: membership.unsure,
+            self._clock.stamp_ms,
+        )  # fmt: skip
         view.on_changed.append(groups.cluster_changed)
         membership.on_fenced.append(groups.give_all_up)
         groups.on_changed.append(purgatories.heartbeat.touch)
         self._stops(groups.stop)
-        retention = GroupRetention(groups)
+        retention = GroupRetention(groups, self._clock.trusted_ms)
         retention.start()
         self._stops(retention.stop)
         return groups
@@ -267,15 +295,16 @@ class Node:
         settings = BrokerSettings(self._config)
         settings.on_changed += [
             lambda config: partitions.set_defaults(log_defaults(config), config.min_insync_replicas),
-            lambda config: groups.set_limits(_group_limits(config)),
+            lambda config: groups.set_limits(GroupLimits.of(config)),
         ]
         view.on_changed.insert(0, lambda: settings.take(view.settings))
         return settings
 
     def _start_forgetting_writes(self, session: ZkSession, membership: MembershipLoop) -> None:
         writes = NamedWritesLoop(
-            session, lambda: membership.controller is not None, self._config.named_write_expiration_ms
-        )
+            session, lambda: membership.controller is not None, self._config.named_write_expiration_ms,
+            self._clock.trusted_ms,
+        )  # fmt: skip
         writes.start()
         self._stops(writes.stop)
 
@@ -308,7 +337,7 @@ class Node:
 
     async def _start_admin(self, server: Server, parts: Parts) -> None:
         gauges = Gauges(server, parts)
-        admin = AdminServer(self._metrics.registry, lambda: _why_not_ready(parts), gauges.refresh)
+        admin = AdminServer(self._metrics.registry, parts.why_not_ready, gauges.refresh)
         address = parse_address("admin.listener", self._config.admin_listener)
         self.admin_port = await _listen("admin.listener", admin.start, address)
         self._stops(admin.stop)
@@ -326,7 +355,11 @@ class Node:
             BrokerZnode(config.broker_id, "", 0, rack=config.broker_rack or None, uuid=data_uuid),
             identity,
             view.endpoint,
-            ControllerPolicy(config.min_insync_replicas, config.leader_imbalance_check_interval_seconds),
+            ControllerPolicy(
+                config.min_insync_replicas,
+                config.leader_imbalance_check_interval_seconds,
+                silence_max_s=config.replica_lag_time_max_ms / 2000,
+            ),
             self._metrics.is_controller.set,
             storage.trust,
         )
@@ -346,6 +379,8 @@ class Node:
             waited_for=lambda: partitions.waited_for,
             resume=partial(parts.replication.fetchers.update_all, partitions),
         )
+        parts.peer_metadata.start()
+        self._stops(parts.peer_metadata.stop)
         view.on_changed.append(data.controller_spoke)
         data.start()
         self._stops(data.stop)
@@ -362,30 +397,3 @@ async def _listen(name: str, start: Callable[[str, int], Awaitable[int]], at: Li
             f"cannot listen at {name}={at.host}:{at.port}: {error.strerror or error}",
             hint="is another broker running there?",
         ) from None
-
-
-def _group_limits(config: BrokerConfig) -> GroupLimits:
-    return GroupLimits(
-        max_size=config.group_max_size,
-        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-        min_session_timeout_ms=config.group_min_session_timeout_ms,
-        max_session_timeout_ms=config.group_max_session_timeout_ms,
-        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
-        retention_ms=config.offsets_retention_minutes * 60_000,
-        check_interval_s=config.offsets_retention_check_interval_ms / 1000,
-        consumer_max_size=config.group_consumer_max_size,
-        consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
-        consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
-    )
-
-
-def _why_not_ready(parts: Parts) -> str | None:
-    membership, view = parts.membership, parts.view
-    if not membership.registered:
-        return "not registered in ZooKeeper"
-    if not view.known:
-        return "waiting for the controller"
-    missing = view.replicas_of(membership.identity.broker_id) - parts.replication.partitions.names()
-    if missing:
-        return f"waiting for the controller's word on {len(missing)} partitions"
-    return None

@@ -27,6 +27,9 @@ HANDSHAKE_TIMEOUT_S = 5.0
 PROBE_TIMEOUT_S = 0.15
 """A live broker on a live network answers within a few milliseconds; one that does not is at least in trouble."""
 
+PATIENT_PROBE_TIMEOUT_S = 0.5
+"""For a probe by which a broker may lose its leaders: a busy one answers in this time."""
+
 KNOCKS, KNOCK_AGAIN_S = 4, 0.02
 """How often to knock where one is let in and thrown out, and how long to wait in between: a process is gone by then, and a
 broker that has no room for another connection was not bothered much."""
@@ -154,7 +157,7 @@ class Probe(NamedTuple):
     """Which life of the broker answered; NO_EPOCH if none did, or one that is not registered yet."""
 
 
-async def probe(broker: BrokerEndpoint, by: Identity) -> Probe:
+async def probe(broker: BrokerEndpoint, by: Identity, timeout_s: float = PROBE_TIMEOUT_S) -> Probe:
     """Knock; and again where the door was open and nobody came to it.
 
     The kernel takes a dead process's connections away one by one, and what it listens with perhaps after those that others see
@@ -162,20 +165,20 @@ async def probe(broker: BrokerEndpoint, by: Identity) -> Probe:
     """
     for _ in range(KNOCKS - 1):
         try:
-            return await _knock(broker, by)
+            return await _knock(broker, by, timeout_s)
         except NetworkException:
             await asyncio.sleep(KNOCK_AGAIN_S)
     try:
-        return await _knock(broker, by)
+        return await _knock(broker, by, timeout_s)
     except NetworkException:
         return Probe(refused=False)
 
 
-async def _knock(broker: BrokerEndpoint, by: Identity) -> Probe:
+async def _knock(broker: BrokerEndpoint, by: Identity, timeout_s: float) -> Probe:
     """NetworkException if the connection was made, and ended before anybody spoke."""
     try:
         client_id = f"probe-of-broker-{by.broker_id}"
-        channel = await connect(broker.host, broker.port, client_id=client_id, timeout_s=PROBE_TIMEOUT_S)
+        channel = await connect(broker.host, broker.port, client_id=client_id, timeout_s=timeout_s)
     except BrokerRefused:
         return Probe(refused=True)
     except NetworkException:

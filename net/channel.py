@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import itertools
 import socket
 from collections.abc import Sequence
 from functools import partial
@@ -20,6 +21,11 @@ SOFTWARE = "ottla-python"
 
 CLOSE_TIMEOUT_S = 5.0
 """How long closing waits for the peer to take what was sent (with acks=0 nobody else waits for it)."""
+
+
+FIRST_DIALS_S, DIAL_S = (1.0, 1.0, 1.0), 3.0
+"""How long one attempt to connect may take. The kernel repeats a lost first packet after 1, 2, 4 ... seconds: a new attempt
+finds a network that works again sooner. Later ones are for networks on which an answer takes longer than a second."""
 
 
 class Channel:
@@ -117,18 +123,38 @@ async def connect(
 
 
 async def _open(exchange: Exchange, host: str, port: int) -> None:
-    """Try the addresses of a host one after the other. ConnectionRefusedError means that all of them refused."""
+    """Try the addresses of a host one after the other, again where nobody answers; the caller limits the time.
+
+    ConnectionRefusedError means that all of them refused.
+    """
     loop = asyncio.get_running_loop()
-    failed: OSError | None = None
-    for address in await _addresses(host, port):
-        try:
-            await loop.create_connection(lambda: exchange, address, port)
-            return
-        except OSError as error:
-            if failed is None or not isinstance(error, ConnectionRefusedError):
-                failed = error
-    assert failed is not None
-    raise failed
+    addresses = await _addresses(host, port)
+    for dial_s in itertools.chain(FIRST_DIALS_S, itertools.repeat(DIAL_S)):
+        failed: OSError | None = None
+        for address in addresses:
+            try:
+                sock = await _dial(address, port, dial_s)
+            except OSError as error:  # TimeoutError is one
+                if failed is None or not isinstance(error, ConnectionRefusedError):
+                    failed = error
+            else:
+                await loop.create_connection(lambda: exchange, sock=sock)
+                return
+        assert failed is not None
+        if not isinstance(failed, TimeoutError):
+            raise failed
+
+
+async def _dial(address: str, port: int, timeout_s: float) -> socket.socket:
+    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        async with asyncio.timeout(timeout_s):
+            await asyncio.get_running_loop().sock_connect(sock, (address, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 async def _addresses(host: str, port: int) -> list[str]:

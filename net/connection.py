@@ -14,9 +14,9 @@ from typing import Protocol, cast
 
 from ottla.net.answers import Answers, encode, memory_of, must_be_converted
 from ottla.net.busy_poll import busy_poll
-from ottla.net.exchange import set_no_delay
 from ottla.net.principal import ANONYMOUS, Principal
 from ottla.net.reply import Later, LaterFromFuture, Reply, Turn
+from ottla.net.socket_options import end_when_silent, set_no_delay
 from ottla.wire.batch import Buffer
 from ottla.wire.dialect import Dialect, IncomingRequest, UnreadableRequest
 from ottla.wire.errors import RemoteProtocolError
@@ -116,6 +116,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername") or ("?", 0)
         self.ip, self.peer = peer[0], f"{peer[0]}:{peer[1]}"
         set_no_delay(transport)
+        end_when_silent(transport, int(self._limits.write_stall_s * 1000))  # a slow reader may be silent for as long
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_high)
         if not self._host.admit(self):
             self._transport.abort()

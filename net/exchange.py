@@ -2,13 +2,13 @@
 
 import asyncio
 import itertools
-import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from ottla.net.busy_poll import busy_poll
+from ottla.net.socket_options import end_when_silent, set_no_delay
 from ottla.wire import native
 from ottla.wire.batch import Buffer
 from ottla.wire.errors import ClientClosed, NetworkException, OttlaError, RemoteProtocolError
@@ -95,6 +95,7 @@ class Exchange(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
         set_no_delay(self.transport)
+        end_when_silent(self.transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer()
@@ -150,13 +151,6 @@ class Exchange(asyncio.BufferedProtocol):
         attachments = native.cut_attachments(message, response.tail)
         self._waiting.popleft()  # not before it could be read: whoever is left here is told when the connection breaks
         receiver(Answer(message, attachments))
-
-
-def set_no_delay(transport: asyncio.BaseTransport) -> None:
-    """Small frames leave at once: batching is ours to decide, not the kernel's."""
-    sock = transport.get_extra_info("socket")
-    if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _pool_of_thread() -> BufferPool:

@@ -18,7 +18,9 @@ from ottla.wire.control import (
     BrokerHandshakeRequest,
     ControlledShutdownRequest,
     LeaderAndIsrRequest,
+    PeerMetadataRequest,
     StopReplicaRequest,
+    UnreachableLeadersRequest,
     UpdateMetadataRequest,
     WitnessRequest,
 )
@@ -84,6 +86,8 @@ REQUESTS: dict[int, type[Request]] = {
         EndWriteRequest,
         BrokerHandshakeRequest,
         WitnessRequest,
+        PeerMetadataRequest,
+        UnreachableLeadersRequest,
         ControlledShutdownRequest,
         ElectLeadersRequest,
         LeaderAndIsrRequest,

@@ -35,6 +35,16 @@ class WitnessRequest(Request):
     broker_id: int
 
 
+class UnreachableLeadersRequest(Request):
+    """A follower tells the controller which brokers it cannot fetch from, though it is to follow them."""
+
+    api = Api.UNREACHABLE_LEADERS
+    response = Done
+    broker_id: int
+    broker_epoch: int
+    leaders: list[int]
+
+
 class PartitionState(Message):
     """What the controller decided about one partition."""
 
@@ -114,6 +124,24 @@ class UpdateMetadataRequest(ControlRequest):
     cause: str = ""
     settings: tuple[SettingsTold, ...] = ()
     """All that brokers were told while they run."""
+
+
+class PeerMetadataResponse(Message):
+    """One piece of what a broker knows of the cluster; no ``update`` if that is not newer than what was named."""
+
+    has_zookeeper: bool
+    """Whether its ZooKeeper session surely lives, so that the controller tells it what changes."""
+    update: UpdateMetadataRequest | None = None
+
+
+class PeerMetadataRequest(Request):
+    """A broker that is cut off from ZooKeeper, whom no controller tells anything, asks another one what it knows."""
+
+    api = Api.PEER_METADATA
+    response = PeerMetadataResponse
+    version: tuple[int, int]
+    """The version of what the asking broker knows."""
+    piece: int = 0
 
 
 class ControlledShutdownResponse(Message):

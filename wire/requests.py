@@ -67,6 +67,8 @@ class MetadataResponse(Message):
     """How new this is: the epoch of the controller that told it, and its count. Of two answers, the larger is the later one."""
     departed: tuple[BrokerEndpoint, ...] = ()
     """Brokers that left a moment ago: Kafka's clients are told of them a little longer (cluster_view.py), ours need not be."""
+    in_doubt: bool = False
+    """Whether the broker is cut off from ZooKeeper and from all brokers that are not: others may know more."""
 
 
 class MetadataRequest(Request):

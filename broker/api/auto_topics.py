@@ -12,7 +12,9 @@ from ottla.wire.errors import OttlaError, TopicAlreadyExists
 logger = logging.getLogger(__name__)
 
 CREATE_TIMEOUT_S = 5.0
-"""Clients wait as long as this for the answer; those whose topic is not there by then ask again."""
+ANSWER_AFTER_S = 0.25
+"""Clients wait as long as this for the answer; those whose topic is not there by then are told so and ask again, as Kafka's
+clients do. A creation takes some ten milliseconds, but the controller may have much else to do."""
 
 AT_ONCE = 64
 """Topics that are being made for clients of this broker; who asks for another one meanwhile asks again."""
@@ -47,6 +49,7 @@ class AutoTopics:
         self._defaults = defaults
         self._enabled = enabled
         self._begun: dict[str, asyncio.Event] = {}
+        self._making: set[asyncio.Future[list[None]]] = set()
 
     def missing(self, names: list[str]) -> list[str]:
         """Those that are to be made."""
@@ -55,12 +58,13 @@ class AutoTopics:
         return [name for name in names if self._view.topic(name) is None]
 
     async def make(self, names: list[str]) -> None:
-        """Make these, or wait for those who do; whatever becomes of it, the metadata tells."""
-        try:
-            async with asyncio.timeout(CREATE_TIMEOUT_S):
-                await asyncio.gather(*map(self._make, names[:AT_ONCE]))
-        except TimeoutError:
-            logger.warning("topics could not be created in time topics=%s", ", ".join(names[:3]))
+        """Make these, or wait for those who do, for a moment; whatever becomes of it, the metadata tells."""
+        making = asyncio.gather(*map(self._make, names[:AT_ONCE]))
+        self._making.add(making)
+        making.add_done_callback(self._making.discard)
+        done, _ = await asyncio.wait([making], timeout=ANSWER_AFTER_S)
+        if done:
+            making.result()
 
     async def _make(self, name: str) -> None:
         begun = self._begun.get(name)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ottla.broker.peers import BrokerPrincipal
 from ottla.net.principal import Principal
-from ottla.wire.control import ControlledShutdownRequest, ControlRequest
+from ottla.wire.control import ControlledShutdownRequest, ControlRequest, UnreachableLeadersRequest
 from ottla.wire.messages import CONSUMER, Request
 from ottla.wire.requests import FetchRequest
 
@@ -34,8 +34,8 @@ def the_controller(request: Request, principal: Principal) -> str | None:
 
 def the_broker_itself(request: Request, principal: Principal) -> str | None:
     """The broker that the request is about."""
-    assert isinstance(request, ControlledShutdownRequest)
-    return None if _is_broker(principal, request.broker_id) else "only a broker itself may ask to be relieved"
+    assert isinstance(request, ControlledShutdownRequest | UnreachableLeadersRequest)
+    return None if _is_broker(principal, request.broker_id) else "only a broker itself may say this"
 
 
 def consumers_and_the_replica_itself(request: Request, principal: Principal) -> str | None:

@@ -11,7 +11,7 @@ from ottla.broker.controller.decisions.election_results import Results
 from ottla.broker.controller.decisions.state import ControllerState
 from ottla.broker.controller.events import Cause, Events
 from ottla.broker.controller.executor import Executor
-from ottla.broker.controller.links import OrderAnswers
+from ottla.broker.controller.links import Links, OrderAnswers
 from ottla.broker.controller.removals import Removals
 from ottla.wire.admin import (
     ConfigAlteration,
@@ -25,6 +25,9 @@ from ottla.wire.errors import RequestTimedOut
 from ottla.wire.names import TopicPartition
 from ottla.zk.znodes.uuids import uuid_to_text
 
+VERIFY_AGAIN_S = 1.0
+"""All brokers are asked whether they reach a leader at most so often."""
+
 
 class Asked(NamedTuple):
     """Who asks for something, and how long it may take."""
@@ -36,12 +39,16 @@ class Asked(NamedTuple):
 class ControllerApi:
     """One term's. What may be done is decided in decisions/requests.py."""
 
-    def __init__(self, state: ControllerState, executor: Executor, events: Events, removals: Removals) -> None:
+    def __init__(
+        self, state: ControllerState, executor: Executor, events: Events, removals: Removals, links: Links
+    ) -> None:
         self._state = state
         self._requests = state.requests
         self._executor = executor
         self._events = events
         self._removals = removals
+        self._links = links
+        self._verified_at: dict[int, float] = {}
 
     # --- brokers -------------------------------------------------------------------------------------------------------
 
@@ -82,6 +89,32 @@ class ControllerApi:
         await self._do(
             f"broker {broker_id} has damaged batches in {len(partitions)} partitions", elect, asked, urgent=True
         )
+
+    async def leaders_unreachable(
+        self, broker_id: int, broker_epoch: int, unreachable: Sequence[int], asked: Asked
+    ) -> None:
+        """A follower cannot fetch from these leaders: ask all brokers whether they reach them, and elect others if need be."""
+        self._requests.check_life(broker_id, broker_epoch)
+        now = time.monotonic()
+        for leader in sorted(self._state.brokers.keys() & set(unreachable)):
+            # All followers of a leader report it at about the same time: they are asked once.
+            if now - self._verified_at.get(leader, -VERIFY_AGAIN_S) >= VERIFY_AGAIN_S:
+                self._verified_at[leader] = now
+                await self._verify_unreachable(leader, asked)
+
+    async def _verify_unreachable(self, leader: int, asked: Asked) -> None:
+        reached = await self._links.reach(leader)
+        cut_off = {broker for broker, reaches in reached.items() if reaches is False}
+
+        async def replace(cause: Cause) -> OrderAnswers:
+            told = await self._executor.read_states(
+                self._state.led_by(leader), cause
+            )  # the ISR as the leader last wrote it
+            return told + await self._executor.act(self._state.leader_unreachable(leader, cut_off), cause)
+
+        if cut_off:
+            kind = f"brokers {sorted(cut_off)} do not reach broker {leader}, which leads partitions that they follow"
+            await self._events.in_turn(kind, replace, asked.timeout_s, urgent=True)
 
     # --- partitions ------------------------------------------------------------------------------------------------------
 
@@ -140,7 +173,7 @@ class ControllerApi:
 
         until = time.monotonic() + asked.timeout_s
         with self._removals.of(name) as gone:
-            await self._events.in_turn(f"topic {name!r} deleted by {asked.by}", mark, asked.timeout_s)
+            await self._events.in_turn(f"topic {name!r} deleted by {asked.by}", mark, asked.timeout_s, patient=True)
             await asyncio.wait([gone], timeout=_left_s(until))
             if not gone.done():
                 raise RequestTimedOut(

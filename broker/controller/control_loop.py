@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from ottla.broker.controller.api import ControllerApi
@@ -12,17 +11,17 @@ from ottla.broker.controller.decisions.fence_guard import FenceGuard, Verdict, W
 from ottla.broker.controller.decisions.state import ControllerState
 from ottla.broker.controller.events import Cause, Event, Events, OutOfStep
 from ottla.broker.controller.executor import Executor
-from ottla.broker.controller.link_loop import Link
+from ottla.broker.controller.link_loop import Evidence, Link, LinkEvents
 from ottla.broker.controller.links import Links
 from ottla.broker.controller.removals import Removals
-from ottla.broker.peers import Identity, Probe, probe
+from ottla.broker.peers import PATIENT_PROBE_TIMEOUT_S, Identity, probe
 from ottla.wire.control import LeaderAndIsrRequest
 from ottla.wire.errors import StaleBrokerEpoch, StaleControllerEpoch
 from ottla.wire.log_layout import partition_of
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
 from ottla.zk.broker_configs import load_broker_configs
-from ottla.zk.election import ControllerTerm
+from ottla.zk.election import ControllerTerm, read_controller
 from ottla.zk.isr_notifications import take_isr_changes
 from ottla.zk.membership import fence, live_brokers
 from ottla.zk.metadata import load_topics
@@ -41,6 +40,17 @@ class ControllerPolicy:
 
     min_insync: int = 1
     balance_s: float = 300.0
+    silence_max_s: float = 5.0
+    """How long a broker may answer nothing before the others are asked whether they reach it."""
+
+
+@dataclass(frozen=True)
+class Predecessor:
+    """The controller that this one took the place of, for it seemed to have failed."""
+
+    broker_id: int
+    silent: bool
+    """More than half of all brokers did not reach it; else its address refused connections."""
 
 
 class ControlLoop:
@@ -52,11 +62,11 @@ class ControlLoop:
         identity: Identity,
         term: ControllerTerm,
         policy: ControllerPolicy,
-        dead_predecessor: int | None = None,
+        predecessor: Predecessor | None = None,
     ) -> None:
-        """``dead_predecessor`` is the broker that was controller until it died, if that is how this term began."""
+        """``predecessor`` is the controller that failed, if that is how this term began."""
         self._session = session
-        self._dead_predecessor = dead_predecessor
+        self._predecessor = predecessor
         self._identity = identity
         self._term = term
         self._policy = policy
@@ -71,12 +81,22 @@ class ControlLoop:
             ChildrenWatch(session, IsrChangeZnode.PARENT, self._isr_notified),
         ]
         self._guard = FenceGuard()
-        self.api = ControllerApi(self._state, self._executor, self._events, self._removals)
+        self._registered: dict[int, Broker] = {}
+        self.api = ControllerApi(self._state, self._executor, self._events, self._removals, self._links)
 
     def _link(self, to: Broker) -> Link:
-        return Link(
-            self._identity, to.endpoint, to.epoch, self._suspected, self._guard.reached, self._obeyed, self._behind
-        )
+        events = LinkEvents(self._suspected, self._reached, self._obeyed, self._behind)
+        return Link(self._identity, to.endpoint, to.epoch, events, self._policy.silence_max_s)
+
+    def may_be_replaced(self) -> None:
+        """/controller has changed: end the term if another broker is the controller."""
+
+        async def check(cause: Cause) -> None:
+            found = await read_controller(self._session)
+            if found.epoch != self._term.epoch:
+                raise StaleControllerEpoch(f"epoch {found.epoch} has begun")
+
+        self._events.put("the controller's znode changed", check, key="controller")
 
     # --- the term ------------------------------------------------------------------------------------------------------
 
@@ -118,35 +138,44 @@ class ControlLoop:
         await self._executor.act(loaded, cause)
 
     async def _first_brokers(self, cause: Cause) -> dict[int, Broker]:
-        """Who lives when the term begins. A dead predecessor is fenced first, so that its partitions are not given to it."""
+        """Who lives when the term begins. A failed predecessor is fenced first, so that its partitions are not given to it."""
         await self._session.sync("/")
-        brokers = await self._read_brokers()
-        dead = brokers.get(self._dead_predecessor) if self._dead_predecessor is not None else None
-        if dead is None or not (await probe(dead.endpoint, self._identity)).refused:
+        brokers = self._registered = await self._read_brokers()
+        failed = brokers.get(self._predecessor.broker_id) if self._predecessor is not None else None
+        if failed is None or self._predecessor is None:
             return brokers
-        # Nobody listened after its registration was read, so it is this very life that ended.
-        self._guard.suspected(dead.endpoint.id, time.monotonic())
-        if await self._verdict(dead.endpoint.id, brokers, refused=True, reached=True) is not Verdict.FENCE:
+        # After its registration was read, so that it is this very incarnation that does not answer.
+        found = await probe(failed.endpoint, self._identity, PATIENT_PROBE_TIMEOUT_S)
+        evidence = Evidence(failed.endpoint.id, failed.epoch, found.refused, reached=True, suffices=True)
+        if found.refused:
+            self._guard.suspected(evidence.broker, time.monotonic())
+            if await self._verdict(evidence) is not Verdict.FENCE:
+                return brokers
+        elif found.answered or not self._predecessor.silent:
             return brokers
-        await self._fence(dead.endpoint.id, dead.epoch, cause)
-        return {i: broker for i, broker in brokers.items() if broker is not dead}
+        else:
+            self._guard.fenced_as_silent(evidence.broker, time.monotonic())
+        await self._fence(failed.endpoint.id, failed.epoch, cause)
+        return {i: broker for i, broker in brokers.items() if broker is not failed}
 
     # --- events --------------------------------------------------------------------------------------------------------
 
     def _brokers_notified(self, ids: list[str]) -> None:
-        self._events.put("brokers came or went", self._brokers_changed)
+        self._events.put("brokers came or went", self._brokers_changed, key="brokers")
 
     async def _brokers_changed(self, cause: Cause) -> None:
         await self._session.sync("/")
-        brokers = await self._read_brokers()
+        self._registered = await self._read_brokers()
+        brokers = {i: broker for i, broker in self._registered.items() if not self._guard.is_away(i)}
         if brokers == self._state.brokers:
+            await self._links.follow(self._registered)
             return
         self._executor.say_why(cause)
         logger.info(
             "brokers changed live=%s before=%s cause=%s", sorted(brokers), sorted(self._state.brokers), cause.id
         )
         await self._read_where_records_are_missing(brokers, cause)
-        await self._links.follow(brokers)
+        await self._links.follow(self._registered)
         await self._executor.act(self._state.brokers_seen(brokers), cause)
 
     async def _read_where_records_are_missing(self, brokers: dict[int, Broker], cause: Cause) -> None:
@@ -160,19 +189,23 @@ class ControlLoop:
         if doubted:
             await self._executor.read_states(self._state.held_by(doubted), cause)
 
-    def _suspected(self, broker_id: int, epoch: int, found: Probe, reached: bool) -> None:
-        """A link ended and probing did not find the broker alive: if the evidence is good enough, fence it now."""
+    def _suspected(self, evidence: Evidence) -> None:
+        """A broker does not answer its link: if the evidence is good enough, fence it now."""
+        broker_id, epoch = evidence.broker, evidence.epoch
         self._guard.suspected(broker_id, time.monotonic())
 
         async def look(cause: Cause) -> None:
-            if not self._lives(broker_id, epoch):
-                return
-            verdict = await self._verdict(broker_id, self._state.brokers, refused=found.refused, reached=reached)
-            if verdict is Verdict.FENCE:
+            if self._lives(broker_id, epoch) and await self._verdict(evidence) is Verdict.FENCE:
                 await self._fence(broker_id, epoch, cause)
                 await self._brokers_changed(cause)
 
-        self._events.put(f"broker {broker_id} failed", look)
+        if evidence.suffices and broker_id != self._identity.broker_id:
+            self._events.put(f"broker {broker_id} failed", look, key=f"broker {broker_id}")
+
+    def _reached(self, broker_id: int) -> None:
+        """A link has found its broker; one that was away counts as live again."""
+        if self._guard.reached(broker_id):
+            self._events.put(f"broker {broker_id} answers again", self._brokers_changed, key="brokers")
 
     def _obeyed(self, broker_id: int, epoch: int, order: LeaderAndIsrRequest, failed: list[TopicPartition]) -> None:
         """A broker was told to lead or follow, and cannot where its disk failed."""
@@ -213,12 +246,18 @@ class ControlLoop:
         except StaleBrokerEpoch:
             pass  # it has a new life already; ZooKeeper tells
 
-    async def _verdict(self, broker_id: int, registered: Collection[int], *, refused: bool, reached: bool) -> Verdict:
+    async def _verdict(self, evidence: Evidence) -> Verdict:
+        broker_id, refused, registered = evidence.broker, evidence.refused, self._registered
         witnesses = Witnesses()
         if self._guard.needs_witnesses(refused=refused, registered=registered, now=time.monotonic()):
             witnesses = await self._links.witnesses(broker_id, self._identity.broker_id)
         verdict = self._guard.verdict(
-            broker_id, witnesses, refused=refused, reached=reached, registered=registered, now=time.monotonic()
+            broker_id,
+            witnesses,
+            refused=refused,
+            reached=evidence.reached,
+            registered=registered,
+            now=time.monotonic(),
         )
         if verdict is not Verdict.FENCE:
             logger.info(
@@ -231,7 +270,7 @@ class ControlLoop:
         async def delete(cause: Cause) -> None:
             await self._executor.act(self._state.deletions_seen(names), cause)
 
-        self._events.put(f"topics are marked for deletion: {', '.join(names[:10])}", delete)
+        self._events.put(f"topics are marked for deletion: {', '.join(names[:10])}", delete, key="deletions")
 
     def _isr_notified(self, names: list[str]) -> None:
         async def read(cause: Cause) -> None:
@@ -240,13 +279,13 @@ class ControlLoop:
                 await self._executor.read_again(topic, cause)
 
         if names:
-            self._events.put("leaders changed their in-sync replicas", read)
+            self._events.put("leaders changed their in-sync replicas", read, key="in-sync replicas")
 
     def _replicas_deleted(self, broker: int, partitions: list[TopicPartition], told: Cause) -> None:
         async def note(cause: Cause) -> None:
             await self._executor.act(self._state.replicas_deleted(broker, partitions), cause)
 
-        self._events.put(f"broker {broker} deleted its replicas, as told in {told.id}", note)
+        self._events.put_patient(f"broker {broker} deleted its replicas, as told in {told.id}", note)
 
     async def _balance(self, cause: Cause) -> None:
         """Give leadership back to preferred leaders that are in sync again."""

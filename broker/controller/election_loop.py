@@ -1,11 +1,13 @@
-"""Every broker races for /controller, all the time: the winner runs a term, the others watch until it is free."""
+"""Every broker races for /controller, all the time: the winner runs a term, the others watch it until it ends or fails."""
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable
 
-from ottla.broker.controller.control_loop import ControllerPolicy, ControlLoop
+from ottla.broker.controller.control_loop import ControllerPolicy, ControlLoop, Predecessor
+from ottla.broker.controller.controller_watch_loop import ControllerWatch
+from ottla.broker.controller.silent_controller import is_unreachable_to_most
 from ottla.broker.peers import Identity, probe
 from ottla.wire.errors import OttlaError
 from ottla.wire.messages import BrokerEndpoint
@@ -17,6 +19,7 @@ from ottla.zk.znodes.controller import ControllerZnode
 logger = logging.getLogger(__name__)
 
 RETRY_S = 0.2
+ENDPOINT_RETRY_S = 1.0
 
 
 class ElectionLoop:
@@ -36,10 +39,11 @@ class ElectionLoop:
         self._endpoint = endpoint
         self._on_term = on_term
         self._other: OtherController | None = None
-        self._dead: int | None = None
+        self._predecessor: Predecessor | None = None
         self._lost = False
+        self._silent = False
         self._changed = asyncio.Event()
-        self._watch = NodeWatch(session, ControllerZnode.PATH, lambda data, stat: self._changed.set())
+        self._watch = NodeWatch(session, ControllerZnode.PATH, lambda data, stat: self._controller_changed())
         self._task: asyncio.Task[None] | None = None
         self.controller: ControlLoop | None = None
 
@@ -59,6 +63,15 @@ class ElectionLoop:
             self._lost = True
             self._changed.set()
 
+    def _controller_changed(self) -> None:
+        self._changed.set()
+        if self.controller is not None:
+            self.controller.may_be_replaced()
+
+    def _controller_silent(self) -> None:
+        self._silent = True
+        self._changed.set()
+
     async def _run(self) -> None:
         while True:
             self._changed.clear()
@@ -77,10 +90,10 @@ class ElectionLoop:
             if outcome != self._other:
                 logger.info("controller exists broker=%d epoch=%d (NodeExists)", outcome.broker_id, outcome.epoch)
             self._other = outcome
-            await self._changed.wait()
+            await self._watch_controller(outcome)
             return
         self._other = None
-        self.controller = ControlLoop(self._session, self._identity, outcome, self._policy, self._dead)
+        self.controller = ControlLoop(self._session, self._identity, outcome, self._policy, self._predecessor)
         self._on_term(True)
         try:
             await self.controller.run()
@@ -93,15 +106,40 @@ class ElectionLoop:
     async def _claim(self) -> ControllerTerm | OtherController:
         """Win /controller if it is free, or if its holder is dead for sure."""
         now_ms = int(time.time() * 1000)
-        lost, self._lost = self._lost, False
-        self._dead = None
-        if lost and self._other is not None:
-            endpoint = self._endpoint(self._other.broker_id)
+        (lost, self._lost), (silent, self._silent) = (self._lost, False), (self._silent, False)
+        self._predecessor = None
+        other = self._other
+        if lost and other is not None:
+            endpoint = self._endpoint(other.broker_id)
             if endpoint is not None and (await probe(endpoint, self._identity)).refused:
-                logger.info("controller is dead broker=%d epoch=%d", self._other.broker_id, self._other.epoch)
-                self._dead = self._other.broker_id
-                return await take_over(self._session, self._identity.broker_id, now_ms, dead=self._other)
+                logger.info("controller is dead broker=%d epoch=%d", other.broker_id, other.epoch)
+                self._predecessor = Predecessor(other.broker_id, silent=False)
+                return await take_over(self._session, self._identity.broker_id, now_ms, dead=other)
+        if (
+            silent
+            and other is not None
+            and await is_unreachable_to_most(self._session, self._identity, other.broker_id)
+        ):
+            logger.warning("controller is silent and replaced broker=%d epoch=%d", other.broker_id, other.epoch)
+            self._predecessor = Predecessor(other.broker_id, silent=True)
+            return await take_over(self._session, self._identity.broker_id, now_ms, dead=other)
         return await elect(self._session, self._identity.broker_id, now_ms)
+
+    async def _watch_controller(self, controller: OtherController) -> None:
+        """Wait until /controller changes, or its broker may have failed."""
+        endpoint = self._endpoint(controller.broker_id)
+        if endpoint is None:  # this broker has not heard of it yet
+            try:
+                async with asyncio.timeout(ENDPOINT_RETRY_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            return
+        watch = ControllerWatch(self._identity, endpoint, self._controller_silent, self._policy.silence_max_s)
+        try:
+            await self._changed.wait()
+        finally:
+            await watch.close()
 
 
 async def _resign_quietly(session: ZkSession, term: ControllerTerm) -> None:

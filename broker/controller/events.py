@@ -1,4 +1,5 @@
-"""What a controller has to deal with, one thing after the other: what happens to the cluster first, then what is asked of it.
+"""What a controller has to deal with, one thing after the other: what happens to the cluster first, then what is asked of it,
+in turn with what has time (the deletion of topics).
 
 Every event has an id, the controller's epoch and a count, and a kind, in words. What follows from it bears the id: actions,
 orders and log lines. A request is done only if whoever asked is still there when its turn comes. Once it has begun it is done
@@ -54,7 +55,10 @@ class Events:
         self._epoch = controller_epoch
         self._count = 0
         self._urgent: deque[Event] = deque()
+        self._latest: dict[str, Callable[[Cause], Awaitable[None]]] = {}
         self._requests: deque[tuple[Event, asyncio.Future[Any]]] = deque()
+        self._patient: deque[Event] = deque()
+        self._patient_is_next = False
         self._asked: set[asyncio.Future[Any]] = set()
         self._some = asyncio.Event()
         self._over = False
@@ -64,8 +68,22 @@ class Events:
         self._count += 1
         return Cause(f"{self._epoch}-{self._count}", kind)
 
-    def put(self, kind: str, work: Callable[[Cause], Awaitable[None]]) -> None:
-        """Something happened to the cluster."""
+    def put(self, kind: str, work: Callable[[Cause], Awaitable[None]], key: str = "") -> None:
+        """Something happened to the cluster.
+
+        With a ``key``, it takes the place of an event of the same key that has not begun: the later one includes what the
+        earlier one was about, and however slow ZooKeeper is, no more than one of them waits.
+        """
+        if key:
+            known = key in self._latest
+            self._latest[key] = work
+            if known:
+                return
+
+            async def latest(cause: Cause) -> None:
+                await self._latest.pop(key)(cause)
+
+            work = latest
         self._urgent.append(Event(self.cause(kind), work))
         self._some.set()
 
@@ -74,12 +92,20 @@ class Events:
         while True:
             if self._urgent:
                 return self._urgent.popleft()
-            while self._requests:
-                event, result = self._requests.popleft()
-                if not result.done():  # else nobody waits for it any more
-                    return event
+            while self._requests and self._requests[0][1].done():
+                self._requests.popleft()  # nobody waits for it any more
+            self._patient_is_next = not self._patient_is_next
+            if self._patient and (self._patient_is_next or not self._requests):
+                return self._patient.popleft()
+            if self._requests:
+                return self._requests.popleft()[0]
             self._some.clear()
             await self._some.wait()
+
+    def put_patient(self, kind: str, work: Callable[[Cause], Awaitable[None]]) -> None:
+        """Something happened that has time: clients' requests that come later are done in turn with it."""
+        self._patient.append(Event(self.cause(kind), work))
+        self._some.set()
 
     async def in_turn(
         self,
@@ -88,17 +114,22 @@ class Events:
         timeout_s: float,
         *,
         urgent: bool = False,
+        patient: bool = False,
     ) -> R:
-        """Do something as an event, and wait here for its result. ``urgent``: it is about the cluster, not about a client."""
+        """Do something as an event, and wait here for its result. ``urgent``: it is about the cluster, not about a client;
+        ``patient``: other clients' requests are done in turn with it."""
         if self._over:
             raise NotController
-        if not urgent and len(self._requests) >= REQUESTS_MAX:
-            raise ThrottlingQuotaExceeded(f"{len(self._requests)} requests wait for the controller; try again later")
+        waiting = len(self._patient) if patient else len(self._requests)
+        if not urgent and waiting >= REQUESTS_MAX:
+            raise ThrottlingQuotaExceeded(f"{waiting} requests wait for the controller; try again later")
         result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         begun = False
 
         async def deal(cause: Cause) -> None:
             nonlocal begun
+            if result.done():
+                return  # nobody waits for it any more
             begun = True
             try:
                 settle(result, await work(cause))
@@ -112,17 +143,22 @@ class Events:
 
         self._asked.add(result)
         result.add_done_callback(self._asked.discard)
-        if urgent:
-            self.put(kind, deal)
+        event = Event(self.cause(kind), deal)
+        if urgent or patient:
+            (self._urgent if urgent else self._patient).append(event)
         else:
-            self._requests.append((Event(self.cause(kind), deal), result))
-            self._some.set()
+            self._requests.append((event, result))
+        self._some.set()
         try:
             async with asyncio.timeout(timeout_s):
                 return await result
         except TimeoutError:
             how_far = "is still at it after" if begun else "did not get to it in"
             raise RequestTimedOut(f"the controller {how_far} {timeout_s:g} s: {kind}") from None
+        finally:
+            lane = self._urgent if urgent else self._patient
+            if not begun and event in lane:  # whoever gave up asks again: that must not pile up
+                lane.remove(event)
 
     def close(self) -> None:
         """The term is over: nobody's wish will be done any more."""
@@ -130,6 +166,7 @@ class Events:
         for result in list(self._asked):
             settle(result, error=NotController())
         self._requests.clear()
+        self._patient.clear()
 
 
 def settle(waiter: asyncio.Future[Any], result: Any = None, *, error: OttlaError | None = None) -> None:

@@ -33,7 +33,7 @@ class Links:
         if action.broker not in self._links:
             return []  # it failed a moment ago: the next event says so
         _, link = self._links[action.broker]
-        return [link.tell(action.request)]
+        return [link.tell(action.request, is_patient=action.is_patient)]
 
     def begin_anew(self, broker: int) -> None:
         """A broker whose orders were dropped is about to be told everything."""
@@ -42,9 +42,15 @@ class Links:
 
     async def witnesses(self, about: int, me: int) -> Witnesses:
         """Whether the other brokers, as far as they can be asked, reach a broker."""
-        others = [link for i, (_, link) in self._links.items() if i not in (about, me)]
-        answers = await asyncio.gather(*(link.asks_whether_connected(about) for link in others))
-        return Witnesses(alive=answers.count(True), dead=answers.count(False))
+        answers = await self.reach(about)
+        others = [reaches for i, reaches in answers.items() if i != me]
+        return Witnesses(alive=others.count(True), dead=others.count(False))
+
+    async def reach(self, about: int) -> dict[int, bool | None]:
+        """For every other broker, whether it reaches this one now; None if it cannot be asked."""
+        others = {i: link for i, (_, link) in self._links.items() if i != about}
+        answers = await asyncio.gather(*(link.asks_whether_connected(about) for link in others.values()))
+        return dict(zip(others, answers, strict=True))
 
     async def close(self) -> None:
         for _, link in self._links.values():

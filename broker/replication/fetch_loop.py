@@ -70,6 +70,11 @@ class Fetchers:
         """Whether this broker follows another and has lost its connection to it: perhaps it is gone."""
         return self.follows(leader) and self._fetchers[leader].cut_off
 
+    def unreachable_leaders(self, silence_max_s: float) -> list[int]:
+        """The leaders that this broker is to follow and that have not answered a fetch for so long."""
+        now = time.monotonic()
+        return sorted(i for i, fetcher in self._fetchers.items() if fetcher.silent_s(now) >= silence_max_s)
+
     async def stop(self) -> None:
         for fetcher in self._fetchers.values():
             await fetcher.stop()
@@ -94,8 +99,11 @@ class ReplicaFetcher:
         self._channel: Channel | None = None
         self._pause: Pause | None = None
         self._task: asyncio.Task[None] | None = None
+        self._failing_since: float | None = None
 
     def add(self, partition: Partition) -> None:
+        if not self.follows_any:
+            self._failing_since = None  # what failed before was over when there was nothing to follow any more
         self._followed.add(partition)
         if self.cut_off:
             self._channel = None  # whatever broke before: the controller says that it leads
@@ -115,6 +123,12 @@ class ReplicaFetcher:
     def cut_off(self) -> bool:
         """Whether the connection broke since the controller last said that there is something to follow there."""
         return self._channel is not None and not self._channel.usable
+
+    def silent_s(self, now: float) -> float:
+        """For how long the leader has answered no fetch although this broker is to follow it; 0 if no fetch failed."""
+        if self._failing_since is None or not self.follows_any:
+            return 0.0
+        return now - max(self._failing_since, self._followed.answered_at)
 
     def _end_wait(self) -> None:
         """If a fetch waits at the leader that knows nothing of what is new, have it answered."""
@@ -149,7 +163,11 @@ class ReplicaFetcher:
             try:
                 await self._follow()
                 waits = backoff(FIRST_RETRY_S, LAST_RETRY_S)
+                self._failing_since = None
             except OttlaError as error:
+                if self._failing_since is None:
+                    patience_s = FETCH_WAIT_MS / 1000 + FETCH_SLACK_S
+                    self._failing_since = max(self._followed.asked_at, time.monotonic() - patience_s)
                 logger.info("replica fetch failed leader=%d error=%s", self._leader, error)
                 await asyncio.sleep(next(waits))
             except Exception:

@@ -60,6 +60,8 @@ class FollowedPartitions:
         self._named_over: Channel | None = None
         self._named_in = NO_EPOCH
         self.asked_at = 0.0
+        self.answered_at = 0.0
+        """When the fetch was sent that followed the last answer."""
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -177,6 +179,7 @@ class FollowedPartitions:
                 raise answer
             self._take_all(answer)
             self.ask(channel, pause)
+            self.answered_at = self.asked_at
         except Exception as error:
             self._named_over = None
             pause.set_exception(error)

@@ -4,14 +4,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from ottla.broker.cluster_view import ClusterView
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_events import PartitionEvents
+from ottla.broker.replication.replica_logs import ReplicaLogs
 from ottla.broker.storage.data_folder.log_dir import LogDir
-from ottla.broker.storage.data_folder.lost_partitions import Loss, Lost
-from ottla.broker.storage.disk_health import DiskShortage, is_shortage
+from ottla.broker.storage.data_folder.lost_partitions import Loss
+from ottla.broker.storage.disk_health import DiskShortage
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig, sensible_topic_config
 from ottla.wire.control import PartitionState, StopReplicaPart, TopicConfig
@@ -26,9 +27,6 @@ from ottla.wire.errors import (
 from ottla.wire.names import NO_EPOCH, TopicPartition
 
 logger = logging.getLogger(__name__)
-
-OPEN_THREADS = 8
-"""How many new logs are made at once: each mostly waits for fsync."""
 
 
 class TopicRules(NamedTuple):
@@ -66,6 +64,7 @@ class Partitions:
         self._mended: set[TopicPartition] = set()
         self.on_postponed: Callable[[], None] = lambda: None  # when there is something for ``apply_postponed``
         self._changing = asyncio.Lock()  # one control request at a time: each may wait for the disk in the middle
+        self._logs = ReplicaLogs(broker_id, log_dirs, lambda topic: self._rules(topic).log)
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -91,6 +90,15 @@ class Partitions:
     def get(self, topic: str, partition: int) -> Partition | None:
         return self._partitions.get((topic, partition))
 
+    def leads(self, where: TopicPartition) -> bool:
+        """Whether this broker leads the partition."""
+        partition = self._partitions.get(where)
+        return partition is not None and partition.is_leader
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """The high watermarks of all partitions that are served here."""
+        return {partition.where: partition.high_watermark for partition in self._partitions.values()}
+
     def names(self) -> set[tuple[str, int]]:
         """All that are served here, by topic and number; those that cannot be, for want of their log, are not waited for."""
         broken = {where for log_dir in self._log_dirs for where in log_dir.failed}
@@ -112,10 +120,11 @@ class Partitions:
         return found.log.log_start_offset if found is not None else -1
 
     def log_shortened(self, where: TopicPartition) -> None:
-        """Retention has let its oldest records go."""
+        """Retention has let its oldest records go: followers hear of it, and do the same."""
         partition = self._partitions.get(where)
         if partition is not None:
             self._events.changed(partition)
+            self._events.start_moved(partition)
 
     # --- what the controller asks --------------------------------------------------------------------------------------
 
@@ -147,7 +156,7 @@ class Partitions:
     ) -> dict[TopicPartition, OttlaError]:
         failed: dict[TopicPartition, OttlaError] = {}
         missing = [state for state in states if (state.topic, state.partition) not in self._partitions]
-        made = await asyncio.to_thread(self._open_logs, missing) if missing else {}
+        made = await asyncio.to_thread(self._logs.open_all, missing) if missing else {}
         self._check_not_fenced_since(step_downs)
         await self._settle_losses(states)
         self._check_not_fenced_since(step_downs)
@@ -188,11 +197,11 @@ class Partitions:
 
     def _settle_damage(self, partition: Partition, state: PartitionState) -> None:
         """Cut a log with a damaged batch that does not count any more, before it follows; look again at one that counts."""
-        log_dir = self._dir_of(partition.where)
+        log_dir = self._logs.dir_of(partition.where)
         offset = log_dir.damaged.offsets.get(partition.where) if log_dir is not None else None
         if offset is None:
             return
-        if self._counts(state):
+        if self._logs.counts(state):
             self._events.suspected(partition, offset)
         else:
             partition.drop_damaged(offset)
@@ -218,7 +227,10 @@ class Partitions:
                 where: lost.loss
                 for state in states
                 if (lost := log_dir.lost.losses.get(where := TopicPartition(state.topic, state.partition))) is not None
-                and ((state.leader == self._broker_id and where in log_dir.lost.announced) or not self._counts(state))
+                and (
+                    (state.leader == self._broker_id and where in log_dir.lost.announced)
+                    or not self._logs.counts(state)
+                )
             }
             for state in states:
                 where = TopicPartition(state.topic, state.partition)
@@ -230,10 +242,6 @@ class Partitions:
                     await asyncio.to_thread(log_dir.lost.remove, settled.keys())
                 except OSError as error:  # after a restart this replica is taken for lost again, which loses nothing
                     logger.error("lost partitions could not be forgotten partitions=%s error=%s", settled, error)
-
-    def _counts(self, state: PartitionState) -> bool:
-        """Whether the controller takes this replica for one that has all that is committed."""
-        return self._broker_id in (state.leader, *state.isr, *state.elr)
 
     def configure(self, topics: Iterable[TopicConfig]) -> None:
         """Take new topic settings, and put them into force where the topic is."""
@@ -273,6 +281,7 @@ class Partitions:
     async def stop(self, parts: Sequence[StopReplicaPart]) -> None:
         """Serve these no more, and delete those that are to go."""
         async with self._changing:
+            to_delete: dict[TopicPartition, str] = {}
             for part in parts:
                 where = TopicPartition(part.topic, part.partition)
                 partition = self._partitions.get(where)
@@ -285,12 +294,30 @@ class Partitions:
                 self._told.pop(where, None)
                 self._postponed.pop(where, None)
                 if part.delete:
-                    await asyncio.to_thread(self._delete_log, where, part.topic_id)
+                    to_delete[where] = part.topic_id
+            if to_delete:
+                await asyncio.to_thread(self._logs.delete, to_delete)
 
     async def close(self) -> None:
         self.step_down_all()
+        self._logs.close()
         for log_dir in self._log_dirs:
             await asyncio.to_thread(log_dir.close)
+
+    def step_down_where_replaced(self, view: ClusterView) -> list[TopicPartition]:
+        """Lead nothing more of which a later leader epoch is known, nor of a topic that was created anew; gives what was led.
+
+        The controller says so, too, or gives this broker everything anew when it is registered again. Of a topic that
+        ``view`` does not have nothing is concluded: it may be too new for it.
+        """
+        replaced = [
+            partition
+            for partition in self._partitions.values()
+            if partition.is_leader and _is_replaced(partition, view)
+        ]
+        for partition in replaced:
+            self._step_down(partition)
+        return [partition.where for partition in replaced]
 
     def step_down_all(self) -> None:
         """Lead and follow nothing any more, until the controller says so again."""
@@ -313,88 +340,19 @@ class Partitions:
 
     # --- logs ----------------------------------------------------------------------------------------------------------
 
-    def _open_logs(self, states: Sequence[PartitionState]) -> dict[TopicPartition, Log | OttlaError]:
-        """Find or make logs; in threads, for each new one waits for the disk several times."""
-        log_dirs = self._dirs_for([TopicPartition(state.topic, state.partition) for state in states])
-        with ThreadPoolExecutor(OPEN_THREADS, "make-log") as threads:
-            opened = list(threads.map(self._open_log, states, log_dirs))
-        try:
-            for log_dir in dict.fromkeys(log_dirs):
-                log_dir.checkpoint_recovery_points()  # once for all: they tell which partitions must have a folder
-        except OSError as error:
-            kind = DiskShortage if is_shortage(error) else StorageError
-            return {
-                TopicPartition(state.topic, state.partition): kind(f"new logs could not be noted: {error}")
-                for state in states
-            }
-        return {TopicPartition(state.topic, state.partition): log for state, log in zip(states, opened, strict=True)}
-
-    def _open_log(self, state: PartitionState, log_dir: LogDir) -> Log | OttlaError:
-        where = TopicPartition(state.topic, state.partition)
-        try:
-            stale = log_dir.logs.get(where)
-            if stale is not None and stale.topic_id != state.topic_id:
-                # The topic was deleted and created anew while this broker was away: the controller names the new
-                # one, so the old one's records are nobody's, and they must not mix with the new ones.
-                logger.warning("partition of a deleted topic found partition=%s topic_id=%s", where, stale.topic_id)
-                self._delete_log(where, stale.topic_id)
-            elif stale is None and where not in log_dir.failed and self._has_lost_folder(state):
-                log_dir.lost.add({where: Lost(Loss.FOLDER, 0)})
-                raise StorageError(f"{where} has no folder here, though this broker is said to have its records")
-            return log_dir.create_log(where, state.topic_id, self._rules(state.topic).log)
-        except OttlaError as error:
-            return error
-        except OSError as error:
-            return (DiskShortage if is_shortage(error) else StorageError)(f"no log for {where}: {error}")
-
-    def _has_lost_folder(self, state: PartitionState) -> bool:
-        """Whether a partition that this replica counts for may have had a folder here, and the controller does not know that.
-
-        The recovery points name all folders. Only if they are lost as well, a partition without one is not sure to be new.
-        """
-        if not self._counts(state) or state.leader_epoch == 0:
-            return False
-        where = TopicPartition(state.topic, state.partition)
-        if any(where in log_dir.lost.losses for log_dir in self._log_dirs):
-            return not any(where in log_dir.lost.announced for log_dir in self._log_dirs)
-        return not all(log_dir.knows_partitions for log_dir in self._log_dirs)
-
-    def _dirs_for(self, partitions: Sequence[TopicPartition]) -> list[LogDir]:
-        """The data folder that has a partition; a new one goes where the fewest are, with those that come with it."""
-        counts = [len(log_dir.logs) for log_dir in self._log_dirs]
-        found = []
-        for where in partitions:
-            log_dir = self._dir_of(where)
-            if log_dir is None:
-                fewest = counts.index(min(counts))
-                counts[fewest] += 1
-                log_dir = self._log_dirs[fewest]
-            found.append(log_dir)
-        return found
-
-    def _dir_of(self, where: TopicPartition) -> LogDir | None:
-        """The data folder that has the partition."""
-        for log_dir in self._log_dirs:
-            if where in log_dir.logs or where in log_dir.failed:
-                return log_dir
-        return None
-
     def _adopt(self, where: TopicPartition, log: Log | OttlaError) -> None:
         if isinstance(log, OttlaError):
             raise log
-        hint = self._dirs_for([where])[0].high_watermark(where)
+        hint = self._logs.dirs_for([where])[0].high_watermark(where)
         partition = self._partitions[where] = Partition(where, self._broker_id, log, hint, self._events)
         self._put_in_force(partition, self._rules(where.topic))
 
     def _rules(self, topic: str) -> "TopicRules":
         return self._configs.get(topic) or TopicRules(self._defaults, self._default_min_insync)
 
-    def _delete_log(self, where: TopicPartition, topic_id: str) -> None:
-        """Delete a partition's log, if it is of that topic and not of a later one of the same name."""
-        log_dir = self._dir_of(where)
-        log = log_dir.logs.get(where) if log_dir is not None else None
-        if log_dir is not None and log is not None and log.topic_id == topic_id:
-            log_dir.remove_folder(log_dir.delete_log(where))
-        elif log_dir is None:
-            for each in self._log_dirs:
-                each.forget([where])
+
+def _is_replaced(partition: Partition, view: ClusterView) -> bool:
+    topic_id = view.topic_id_of(partition.where.topic)
+    if topic_id != partition.log.topic_id:
+        return topic_id != ""
+    return view.leader_of(*partition.where)[1] > partition.leader_epoch

@@ -25,7 +25,7 @@ from ottla.broker.storage.log_config import LOG_APPEND_TIME, LogConfig
 from ottla.broker.storage.log_loading import LoadedLog, Precautions, load_log
 from ottla.broker.storage.partition_folder import claim_folder
 from ottla.broker.storage.producers.memory import ProducerMemory
-from ottla.broker.storage.retention import Limits, SegmentAge, expired
+from ottla.broker.storage.retention import NO_LIMITS, Limits, SegmentAge, expired
 from ottla.broker.storage.segments.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, BatchPlace
 from ottla.broker.storage.segments.open_files import OpenFiles
 from ottla.broker.storage.segments.segment_files import DELETED_SUFFIX
@@ -309,15 +309,15 @@ class Log:
                 self._epochs.truncate_from_start(self._log_start_offset)
         return self._log_start_offset
 
-    def apply_retention(self, now_ms: int, *, up_to: int | None = None) -> list[str]:
-        """Let go of segments that the limits do not keep, none with records at or past ``up_to``; gives their names.
+    def apply_retention(self, now_ms: int | None, *, up_to: int | None = None, leads: bool = True) -> list[str]:
+        """Let go of segments before the log start and, if it ``leads``, of those that limits do not keep; gives their names.
 
-        Their files are only renamed: ``remove_deleted_files`` does the slow part.
+        None has records at or past ``up_to``. Their files are only renamed: ``remove_deleted_files`` does the slow part.
         """
         with self._disk.during("deleting segments", SHORTAGES):
             self._epochs.truncate_from_start(self._log_start_offset)
             ages = [SegmentAge(segment.next_offset, segment.size, segment.age_ms()) for segment in self._segments]
-            limits = Limits(self.config.retention_ms, self.config.retention_bytes)
+            limits = Limits(self.config.retention_ms, self.config.retention_bytes) if leads else NO_LIMITS
             up_to = self.log_end_offset if up_to is None else up_to
             due = expired(ages, limits, now_ms=now_ms, log_start=self._log_start_offset, up_to=up_to)
             if due == len(self._segments):

@@ -171,13 +171,15 @@ def test_a12_isr_write_whose_answer_is_lost_is_settled_by_reading(
 def test_a6_leader_cut_from_its_followers_takes_nothing_and_dies_without_losing_anything(
     net: LinkedCluster, cluster: LocalCluster, admin: Admin
 ) -> None:
-    """The leader is the controller too, so that nobody but its followers misses it."""
+    """The leader is the controller too, and answers probes, so that nobody replaces it (see test_network_cuts.py, too)."""
     leader = controller_of(admin)
     followers = others(cluster, leader)
     topic = make_topic(cluster, assignment=[[leader, *followers]])
     with Workload(cluster, topic) as load:
         load.wait_for_acks(300)
-        net.to[leader].cut(lambda greeting: any(from_broker(broker)(greeting) for broker in followers))
+        net.to[leader].cut(
+            lambda greeting: b"probe" not in greeting and any(from_broker(broker)(greeting) for broker in followers)
+        )
         wait_until(lambda: partition_state(cluster, topic).state.isr == (leader,), WAIT_S)
         assert set(partition_state(cluster, topic).state.elr) == set(followers)
         assert produce_error(load, leader, ACKS_ALL) is NotEnoughReplicas

@@ -1,8 +1,10 @@
 """The controller's half of the model: it sees brokers come and go, elects, and may be another one at any moment."""
 
 from collections.abc import Iterator
+from itertools import combinations
 
-from tests.model.real_code import Decision, counted, decision, may_be_told
+from ottla.wire.names import NO_LEADER
+from tests.model.real_code import Decision, counted, decision, handed_over, may_be_told
 from tests.model.states import CONTROLLER, REPLICAS, Bounds, Broker, Order, State, Step, Zk, put
 
 
@@ -96,6 +98,7 @@ class ControllerSteps:
             return  # the second: the write is refused, and the controller reads
         # Where somebody failed; and a move to a preferred leader, or away from one that shuts down.
         decided = [self._decision(s, known), *(self._decision(s, known, b) for b in s.zk.assignment.replicas)]
+        decided += self._hand_overs(s, known)
         for change in dict.fromkeys(change for change in decided if change is not None):
             if any(s.registered[b].epoch != epoch for b, epoch in change.lives):
                 continue  # the multi checks that the new leader is still in the life that was seen
@@ -107,6 +110,19 @@ class ControllerSteps:
                 s._replace(zk=zk, cache=zk, suspect=s.suspect & zk.holders, lost=s.lost & zk.holders), live
             )
             yield f"the controller elects {zk.leader} epoch {zk.epoch} isr {list(zk.isr)} version {zk.version}", after
+
+    def _hand_overs(self, s: State, known: Zk) -> Iterator[Decision | None]:
+        """The leader lives and goes on, and some brokers say that they do not reach it."""
+        min_insync = self._min_insync(s, CONTROLLER)
+        if known.leader == NO_LEADER or not s.seen[known.leader] or min_insync < 2:
+            return  # the last: it has enough as long as it lives
+        if "oldEpoch" in self.off:
+            known = known._replace(elected=s.seen[known.leader])
+        followers = [b for b in REPLICAS if b != known.leader and s.seen[b]]
+        for count in range(1, len(followers) + 1):
+            for cut_off in map(frozenset, combinations(followers, count)):
+                judged = known._replace(isr=(known.leader, *sorted(cut_off))) if "cutOffElect" in self.off else known
+                yield handed_over(judged, s.seen, self._distrusted(s), cut_off, min_insync)
 
     def _new_controller(self, s: State) -> Iterator[Step]:
         """Another controller, or one that lost the race to note a failure: it knows only who is there now.

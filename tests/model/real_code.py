@@ -171,6 +171,22 @@ def decision(
     controller, actions = _controller(zk, seen, data=data, failed=failed, preferred=preferred, min_insync=min_insync)
     if preferred is not None:
         actions = controller.preferred_leaders()
+    return _written(actions)
+
+
+@cache
+def handed_over(
+    zk: Zk, seen: tuple[int, ...], suspect: frozenset[int], cut_off: frozenset[int], min_insync: int
+) -> Decision | None:
+    """What the real controller decides when it reaches the leader and ``cut_off`` brokers do not."""
+    data = dict.fromkeys(suspect, DataState.TAIL_SUSPECT)
+    controller, actions = _controller(zk, seen, data=data, min_insync=min_insync)
+    if any(isinstance(action, WriteStates) for action in actions):
+        return None  # first that, and then the rest
+    return _written(controller.leader_unreachable(zk.leader, cut_off))
+
+
+def _written(actions: list[Action]) -> Decision | None:
     for action in actions:
         if isinstance(action, WriteStates):
             (change,) = action.changes

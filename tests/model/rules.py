@@ -18,5 +18,6 @@ RULES = {
     "secondMove": "whoever holds records stays a replica until the last of several moves has ended",
     "failedElection": "a replica that cannot begin its epoch says so, and another is elected",
     "oldEpoch": "a restarted broker does not lead in the epoch of its former incarnation (I10)",
+    "cutOffElect": "of the followers that do not reach their leader, only one in the ISR or eligible takes its place (I8)",
     "suspectTail": "a broker that may have lost its tail is not elected while another in-sync replica is known (I14)",
 }

@@ -27,9 +27,11 @@ ALL_OF_IT = {
     "a disk that fails at an election": Bounds(3, 1, 0, 1, 0, failures=1),
     "a join and a restart that loses the tail": Bounds(2, 1, 1, 1, 1, isr=TWO),
     "a join that the controller has not heard of, and a restart": Bounds(3, 1, 1, 1, 0, isr=TWO),
+    "a leader that its followers do not reach, and a fence": Bounds(2, 1, 0, 1, 0, min_insync=2),
 }
 
 DEEP = {
+    "a leader that its followers do not reach, a join and a fence": Bounds(3, 1, 1, 1, 0, min_insync=2),
     "two records, two isr changes": Bounds(3, 2, 2, 0, 0),
     "a join that the controller has not heard of, and two restarts": Bounds(3, 1, 1, 2, 0, isr=TWO),
     "a move to its end and another": Bounds(4, 1, 1, 0, 0, isr=TWO, replicas=TWO, moves=2),
@@ -57,6 +59,7 @@ WHERE_IT_SHOWS = {
     "secondMove": Bounds(3, 1, 0, 0, 0, isr=TWO, replicas=TWO, moves=2),
     "failedElection": Bounds(3, 1, 0, 1, 0, failures=1),
     "oldEpoch": Bounds(2, 1, 1, 1, 0, isr=TWO),
+    "cutOffElect": Bounds(3, 1, 0, 1, 0, min_insync=2, isr=TWO),
     "suspectTail": Bounds(2, 1, 0, 1, 1),
 }
 

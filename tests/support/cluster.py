@@ -37,10 +37,11 @@ def complete(cluster: LocalCluster) -> None:
             cluster.start(broker, scaled(60.0))
         cluster.resume(broker)
     cluster.wait_ready(scaled(60.0))
-    wait_until(lambda: all(_brokers_known_to(cluster, broker) == cluster.brokers for broker in cluster.brokers))
+    wait_until(lambda: all(brokers_known_to(cluster, broker) == cluster.brokers for broker in cluster.brokers))
 
 
-def _brokers_known_to(cluster: LocalCluster, broker: int) -> list[int]:
+def brokers_known_to(cluster: LocalCluster, broker: int) -> list[int]:
+    """The live brokers, as one of them tells; none if it does not answer."""
     host, _, port = cluster.address(broker).rpartition(":")
     try:
         with RawClient((host, int(port))) as client:

@@ -18,10 +18,10 @@ from ottla.wire.admin import (
     PartitionResult,
     Reassignment,
 )
-from ottla.wire.control import ControlledShutdownRequest, ControlledShutdownResponse
+from ottla.wire.control import ControlledShutdownRequest, ControlledShutdownResponse, UnreachableLeadersRequest
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import NO_ERROR, InvalidRequest
-from ottla.wire.messages import PartitionName
+from ottla.wire.messages import Done, PartitionName
 from ottla.wire.names import TopicPartition
 
 SHUTDOWN_TIMEOUT_S = 5.0
@@ -52,6 +52,19 @@ class LeadershipHandlers:
             return Reply(ControlledShutdownResponse([PartitionName(*where) for where in left]))
 
         return while_asked(relieve())
+
+    def unreachable(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
+        request = incoming.message
+        assert isinstance(request, UnreachableLeadersRequest)
+        check_count(request.leaders)
+        controller = present(self._controller)
+
+        async def note() -> Reply:
+            asked = Asked("a follower", SHUTDOWN_TIMEOUT_S)
+            await controller.leaders_unreachable(request.broker_id, request.broker_epoch, request.leaders, asked)
+            return Reply(Done())
+
+        return while_asked(note())
 
     def elect(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message

@@ -30,10 +30,11 @@ class WriteStates(Caused):
 
 @dataclass(frozen=True)
 class Tell(Caused):
-    """Send an order to a broker; orders to one broker arrive in this order."""
+    """Send an order to a broker; orders to one broker arrive in this order, but for patient ones, which others overtake."""
 
     broker: int
     request: Order
+    is_patient: bool = False
 
 
 @dataclass(frozen=True)

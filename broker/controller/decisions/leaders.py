@@ -190,7 +190,7 @@ class Leaders:
             isr,
             able,
             elr=elr,
-            min_insync=topic.min_insync(self._cluster.min_insync(self._default_min_insync)),
+            min_insync=self.min_insync(topic),
             current=state.leader,
             unclean=unclean,
         )
@@ -223,6 +223,10 @@ class Leaders:
             if decided.leader != NO_LEADER:
                 changes.append(self.change(where, decided))
         return [WriteStates(changes)] if changes else []
+
+    def min_insync(self, topic: Topic) -> int:
+        """The min.insync.replicas that the leaders of a topic go by."""
+        return topic.min_insync(self._cluster.min_insync(self._default_min_insync))
 
     def able(self, where: TopicPartition) -> set[int]:
         """The brokers that can be counted on to lead a partition, as far as their disks and lives are concerned."""

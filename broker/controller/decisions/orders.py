@@ -1,6 +1,7 @@
 """The controller's orders, as requests to brokers. Pure."""
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 
 from ottla.broker.controller.decisions.actions import Action, Tell, TellReplicas
 from ottla.broker.controller.decisions.cluster import Cluster, Topic
@@ -71,10 +72,12 @@ class Orders:
                 broker not in topic.to_delete_on
             ):  # what it deleted need not be deleted again, what it gave away may be there
                 held = [partition for partition in held if broker not in topic.replicas[partition]]
-            actions += self.stop(broker, [TopicPartition(name, partition) for partition in held], delete=True)
+            stops = self.stop(broker, [TopicPartition(name, partition) for partition in held], delete=True)
+            # Nothing else is sent about a topic that is being deleted, and the deletion of a log takes a while.
+            actions += [replace(stop, is_patient=True) for stop in stops]
         return actions
 
-    def stop(self, broker: int, partitions: list[TopicPartition], *, delete: bool) -> list[Action]:
+    def stop(self, broker: int, partitions: list[TopicPartition], *, delete: bool) -> list[Tell]:
         """Have a broker lead and follow these no more."""
         parts = []
         for where in partitions:

@@ -15,6 +15,7 @@ from ottla.broker.controller.decisions.leaders import Leaders
 from ottla.broker.controller.decisions.orders import Orders
 from ottla.broker.controller.decisions.reassignment import Reassignment
 from ottla.broker.controller.decisions.requests import Requests
+from ottla.broker.controller.decisions.unreachable_leaders import replace_unreachable
 from ottla.wire.admin import ElectionType
 from ottla.wire.control import LeaderAndIsrRequest
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
@@ -136,6 +137,10 @@ class ControllerState:
         self._leaders.damaged(broker, affected)
         return self._leaders.elections(affected)
 
+    def leader_unreachable(self, leader: int, cut_off: Collection[int]) -> list[Action]:
+        """The controller reaches a broker, and ``cut_off`` brokers do not."""
+        return replace_unreachable(self._leaders, self._cluster, leader, cut_off)
+
     def replicas_work(self, broker: int, partitions: Iterable[TopicPartition]) -> None:
         """A broker leads or follows these as it was told."""
         self._leaders.works(broker, partitions)
@@ -168,7 +173,7 @@ class ControllerState:
             if broker in self.topics[where.topic].replicas[where.partition]
             and broker not in self.topics[where.topic].states[where.partition].state.isr
         ]
-        return self._orders.stop(broker, partitions, delete=False) if broker in self.brokers else []
+        return list[Action](self._orders.stop(broker, partitions, delete=False)) if broker in self.brokers else []
 
     # --- partitions ----------------------------------------------------------------------------------------------------
 

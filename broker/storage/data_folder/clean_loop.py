@@ -42,17 +42,21 @@ class CleanLoop:
         log_dir: LogDir,
         *,
         high_watermarks: Callable[[], Mapping[TopicPartition, int]],
-        now_ms: Callable[[], int],
+        leads: Callable[[TopicPartition], bool],
+        now_ms: Callable[[], int | None],
         clock: Callable[[], float],
         intervals: CleanIntervals,
         shortened: Callable[[TopicPartition], None] = lambda partition: None,
     ) -> None:
         """``now_ms`` is the time of day that retention compares with, ``clock`` the monotonic one, in seconds.
 
+        While ``now_ms`` gives None, nothing is deleted by age. Limits hold for partitions that this broker
+        ``leads``: a follower deletes only what its leader has deleted, whose log start offset comes with its fetches.
         ``shortened`` hears of partitions whose log begins later than before.
         """
         self._log_dir = log_dir
         self._high_watermarks = high_watermarks
+        self._leads = leads
         self._now_ms = now_ms
         self._clock = clock
         self._intervals = intervals
@@ -78,13 +82,16 @@ class CleanLoop:
         self._wake.set()
 
     async def apply_retention(self) -> None:
-        """Delete expired segments, below the high watermark only: where that is unknown, nothing is deleted."""
+        """Delete segments that are not kept any more, below the high watermark only: where that is unknown, nothing.
+
+        Whether this broker leads is looked up for each partition, right before its segments are chosen.
+        """
         high_watermarks = self._high_watermarks()
         for partition, log in list(self._log_dir.logs.items()):
             high_watermark = high_watermarks.get(partition)
             if high_watermark is not None and not log.failed:
                 with _one_failing_alone(log):
-                    if log.apply_retention(self._now_ms(), up_to=high_watermark):
+                    if log.apply_retention(self._now_ms(), up_to=high_watermark, leads=self._leads(partition)):
                         self._shortened(partition)
                         await asyncio.to_thread(log.remove_deleted_files)
         await asyncio.to_thread(self._log_dir.checkpoint_log_start_offsets)

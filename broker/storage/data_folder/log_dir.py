@@ -190,27 +190,48 @@ class LogDir:
 
         OSError if the folder cannot be renamed: the log stays in ``logs``, takes no records, and can be deleted again.
         """
-        log = self.logs[partition]
+        doomed, failed = self.delete_logs([partition])
+        if failed is not None:
+            raise failed
+        return doomed[0]
+
+    def delete_logs(self, partitions: Collection[TopicPartition]) -> tuple[list[Path], OSError | None]:
+        """The same for several logs, with one write of each checkpoint; and the first error. Slow."""
         try:
             # First: a checkpoint that names a partition without a folder means that the folder was lost.
-            self.forget([partition])
+            self.forget(partitions)
         except OSError as error:
             if not is_shortage(error):
-                raise
+                return [], error
             # Deleting makes room. If the broker dies before they are written, it takes for lost what nobody counts.
-            logger.warning("checkpoints still name a deleted log: partition=%s error=%s", partition, error)
-        log.discard()
-        suffix = f".{uuid.uuid4().hex}{DELETE_SUFFIX}"
-        doomed = self.folder / (log.folder.name[: FILE_NAME_MAX - len(suffix)] + suffix)
-        log.folder.rename(doomed)
-        del self.logs[partition]
+            logger.warning("checkpoints still name deleted logs: partitions=%s error=%s", partitions, error)
+        doomed, failed = [], None
+        for partition in partitions:
+            try:
+                doomed.append(self._take_out_of_service(partition))
+            except OSError as error:
+                logger.warning("log could not be deleted: partition=%s error=%s", partition, error)
+                failed = failed or error
+        if doomed:
+            self._sync_deletions(doomed)
+        return doomed, failed
+
+    def _sync_deletions(self, doomed: Collection[Path]) -> None:
         try:
             sync_folder(self.folder)
         except OSError as error:
             if not is_shortage(error):
                 raise
-            # After a power cut the folder may be back, as that of a partition which nobody counts this broker for.
-            logger.warning("deletion not synced: partition=%s error=%s", partition, error)
+            # After a power cut the folders may be back, as those of partitions which nobody counts this broker for.
+            logger.warning("deletions not synced: folders=%d error=%s", len(doomed), error)
+
+    def _take_out_of_service(self, partition: TopicPartition) -> Path:
+        log = self.logs[partition]
+        log.discard()
+        suffix = f".{uuid.uuid4().hex}{DELETE_SUFFIX}"
+        doomed = self.folder / (log.folder.name[: FILE_NAME_MAX - len(suffix)] + suffix)
+        log.folder.rename(doomed)
+        del self.logs[partition]
         logger.info("log deleted: partition=%s topic_id=%s", partition, log.topic_id)
         return doomed
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.controller import link_loop
-from ottla.broker.controller.link_loop import Link
+from ottla.broker.controller import link_loop, waiting_orders
+from ottla.broker.controller.link_loop import Link, LinkEvents
 from ottla.broker.peers import Identity
 from ottla.net.exchange import Answer
 from ottla.wire.control import ControlRequest, StopReplicaPart, StopReplicaRequest, UpdateMetadataRequest
@@ -63,9 +63,8 @@ async def link(channel: FakeChannel) -> AsyncIterator[Link]:
 
 
 def make_link(on_behind: Callable[[int, int], None]) -> Link:
-    return Link(
-        Identity(1, 1, "c", ""), TO, 5, lambda *evidence: None, lambda broker: None, lambda *failed: None, on_behind
-    )
+    events = LinkEvents(lambda evidence: None, lambda broker: None, lambda *failed: None, on_behind)
+    return Link(Identity(1, 1, "c", ""), TO, 5, events, silence_max_s=2.0)
 
 
 def stop(count: int) -> StopReplicaRequest:
@@ -113,7 +112,7 @@ async def test_an_order_whose_answer_breaks_the_link_does_not_end_it(
 async def test_orders_to_a_broker_that_takes_none_are_bounded_and_it_is_told_anew(
     channel: FakeChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link_loop, "ORDERS_MAX", 3)
+    monkeypatch.setattr(waiting_orders, "ORDERS_MAX", 3)
     asleep, awake = asyncio.Event(), asyncio.Event()
     hear = channel.request
 

@@ -6,7 +6,12 @@ from ottla.broker.api import who_may
 from ottla.broker.api.who_may import Rule
 from ottla.broker.peers import BrokerPrincipal
 from ottla.net.principal import ANONYMOUS, Principal
-from ottla.wire.control import ControlledShutdownRequest, StopReplicaRequest, WitnessRequest
+from ottla.wire.control import (
+    ControlledShutdownRequest,
+    StopReplicaRequest,
+    UnreachableLeadersRequest,
+    WitnessRequest,
+)
 from ottla.wire.messages import CONSUMER, Request
 from ottla.wire.requests import FetchRequest, MetadataRequest
 
@@ -21,6 +26,7 @@ CLIENT, USER, ONE, TWO = ANONYMOUS, Principal("User", "1"), BrokerPrincipal(1), 
         (who_may.the_controller, StopReplicaRequest(1, 5, 7, []), {ONE}),
         (who_may.the_controller, StopReplicaRequest(-1, 5, 7, []), set()),
         (who_may.the_broker_itself, ControlledShutdownRequest(2, 7), {TWO}),
+        (who_may.the_broker_itself, UnreachableLeadersRequest(2, 7, [3]), {TWO}),
         (who_may.consumers_and_the_replica_itself, FetchRequest(0, 1, 1, []), {CLIENT, USER, ONE, TWO}),
         (who_may.consumers_and_the_replica_itself, FetchRequest(0, 1, 1, [], 2), {TWO}),
         (who_may.consumers_and_the_replica_itself, FetchRequest(0, 1, 1, [], CONSUMER - 1), set()),

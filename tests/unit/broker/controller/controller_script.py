@@ -197,6 +197,10 @@ class ControllerScript:
         broker, *names = command.words
         return self.show(self.controller.replicas_damaged(int(broker), [partition(name) for name in names]))
 
+    def do_unreachable(self, command: Command) -> list[str]:
+        """unreachable <leader> <brokers>: these say that they do not reach the leader."""
+        return self.show(self.controller.leader_unreachable(int(command.words[0]), numbers(command.words[1])))
+
     def do_works(self, command: Command) -> list[str]:
         """works <broker> <topic>-<partition> ...: the broker leads or follows these as it was told."""
         broker, *names = command.words

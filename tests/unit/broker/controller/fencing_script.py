@@ -1,7 +1,7 @@
 """Commands that drive a real FenceGuard; see tests/cases/fencing."""
 
 from ottla.broker.controller.decisions.fence_guard import FenceGuard, Verdict, Witnesses
-from tests.support.transcripts import Command, numbers
+from tests.support.transcripts import Command, listed, numbers
 
 
 class FencingScript:
@@ -27,6 +27,10 @@ class FencingScript:
         for broker in numbers(command.words[0]):
             self.guard.reached(broker)
         return []
+
+    def do_away(self, command: Command) -> list[str]:
+        """away: those that were fenced as silent and have not been reached since."""
+        return [f"away: {listed([broker for broker in range(10) if self.guard.is_away(broker)])}"]
 
     def do_lost(self, command: Command) -> list[str]:
         """lost <ids> refused|unreachable [never-reached] [alive=] [dead=] [at=]: links report these at once.

@@ -13,7 +13,7 @@ from ottla.broker.controller.decisions.cluster import Topic
 from ottla.broker.controller.decisions.state import ControllerState
 from ottla.broker.controller.events import Cause, Events
 from ottla.broker.controller.executor import Executor
-from ottla.broker.controller.links import OrderAnswers
+from ottla.broker.controller.links import Links, OrderAnswers
 from ottla.broker.controller.removals import Removals
 from ottla.wire.admin import TOPIC_RESOURCE, ConfigReplacement
 from ottla.wire.errors import RequestTimedOut
@@ -39,7 +39,8 @@ async def api() -> AsyncIterator[ControllerApi]:
             await (await events.next()).deal()
 
     dealing = asyncio.create_task(deal())
-    yield ControllerApi(state, cast(Executor, SlowExecutor()), events, Removals())
+    links = Links(cast(Any, None))
+    yield ControllerApi(state, cast(Executor, SlowExecutor()), events, Removals(), links)
     dealing.cancel()
 
 

@@ -57,6 +57,45 @@ async def test_failures_of_brokers_come_before_wishes_of_clients() -> None:
     assert await relief == "did relief"
 
 
+async def test_what_has_time_is_done_in_turn_with_what_clients_ask() -> None:
+    """A creation waits for one of many deletions, and deletions wait for no endless row of requests."""
+    script = Script()
+
+    async def delete(cause: Cause) -> None:
+        script.done.append("deletion")
+
+    for _ in range(4):
+        script.events.put_patient("deletion", delete)
+    creations = [script.ask(f"creation {i}") for i in range(2)]
+    await asyncio.sleep(0)
+    await script.run(6)
+    assert script.done == ["deletion", "creation 0", "deletion", "creation 1", "deletion", "deletion"]
+    assert await creations[1] == "did creation 1"
+
+
+async def test_of_events_with_one_key_only_the_last_is_done() -> None:
+    """However slow ZooKeeper is, what is reported again and again does not pile up."""
+    script = Script()
+    for i in range(1000):
+        script.events.put(f"look {i}", script.work(f"look {i}"), key="broker 2")  # type: ignore[arg-type]
+    script.happens("a broker died")
+    await script.run(2)
+    assert script.done == ["look 999", "a broker died"]
+    script.events.put("look again", script.work("look again"), key="broker 2")  # type: ignore[arg-type]
+    await script.run(1)
+    assert script.done[-1] == "look again"
+
+
+async def test_what_a_broker_has_given_up_does_not_wait_in_the_queue() -> None:
+    script = Script()
+    for _ in range(3):
+        with pytest.raises(RequestTimedOut, match="did not get to it"):
+            await script.ask("relief", 0.01, urgent=True)
+    script.happens("a broker died")
+    await script.run(1)
+    assert script.done == ["a broker died"]
+
+
 async def test_wish_of_somebody_who_is_gone_is_not_done() -> None:
     script = Script()
     gone, impatient, there = script.ask("gone"), script.ask("impatient", 0.001), script.ask("there")
