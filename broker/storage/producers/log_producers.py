@@ -32,6 +32,8 @@ class LogProducers:
         # In a thread: what other partitions remember must not change meanwhile, so it counts by itself until it is read.
         offset, states = load_producers(folder, ProducerMemory(memory.limit_bytes))
         if offset > segments[-1].next_offset or offset < segments[0].base_offset:
+            # The log was cut below it. Once other records have come so far, the next start would take it for theirs [I21].
+            SnapshotFile(folder).forget()
             offset, states = 0, ProducerStates(ProducerMemory(memory.limit_bytes))
         read_producers(segments, offset, states)
         states.use(memory)

@@ -121,7 +121,10 @@ class ProducerStates:
 
     def evict_oldest(self) -> bool:
         if self._expired:
-            self._forget_expired(next(iter(self._expired)))
+            producer_id, entry = next(iter(self._expired.items()))
+            self._forget_expired(producer_id)
+            # Its last batch may be a named write [I29] that is tried again: without a trace of it, sequence 0 would be stored.
+            self._evicted.add(producer_id, entry.epoch, entry.last_used_s)
             self.has_expired = True
             return False
         producer_id, entry = self._entries.popitem(last=False)

@@ -1,5 +1,6 @@
 """What a log knows of its producers, across restarts: snapshots that a thread writes, and evictions that are remembered."""
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -201,3 +202,20 @@ def test_snapshot_in_several_pieces_is_read_whole_and_a_spoilt_one_not_at_all(
         assert (offset, len(states)) == (0, 0), position
     path.write_bytes(whole[: len(whole) // 2])
     assert snapshot_module.load_producers(path.parent, ProducerMemory())[0] == 0
+
+
+def test_snapshot_past_the_end_of_a_recovered_log_is_not_used_once_other_records_have_come_so_far(tmp_path: Path) -> None:
+    """Before: a batch that is not in the log was taken for a repetition, and acknowledged."""
+    log = open_log(tmp_path)
+    for sequence in range(5):
+        append(log, 7, sequence)
+    log.close()
+    os.truncate(log.folder / "00000000000000000000.log", 2 * BATCH_BYTES)  # what a power cut does to records not flushed
+    log = open_log(tmp_path)
+    assert log.log_end_offset == 2
+    for sequence in range(5):  # from another leader
+        append(log, 8, sequence)
+    log.discard()  # killed
+    log = open_log(tmp_path)
+    assert append(log, 7, 2) == 7
+    log.close()

@@ -157,3 +157,18 @@ def test_one_warning_is_logged_for_many_evictions(caplog: pytest.LogCaptureFixtu
         states.note(header(producer), producer, float(producer))
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "producer.state.max.bytes" in caplog.text
+
+
+def test_producer_that_expired_and_was_evicted_then_is_refused_with_its_first_batch_too() -> None:
+    """A named write that is tried again after days begins with sequence 0: before, it was stored a second time."""
+    memory = ProducerMemory(limit_bytes=2 * ONE, expiration_ms=1000, forget_ms=7_000_000)
+    states = ProducerStates(memory)
+    states.note(header(1), 0, LATER_S)
+    states.expire(LATER_S + 2, most=10)
+    for producer in (5 * ID_RANGE, 5 * ID_RANGE + 1):
+        states.note(header(producer), producer, LATER_S + 3)
+    assert is_known(states, 5 * ID_RANGE)
+    with pytest.raises(UnknownProducerId):
+        states.check(header(1), may_have_forgotten=False)
+    states.expire(LATER_S + 8000, most=10)
+    assert states.check(header(1), may_have_forgotten=False) is None, "not for ever"
