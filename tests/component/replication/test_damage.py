@@ -13,11 +13,12 @@ from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.incoming import DamagedRecords
 from ottla.broker.storage.log_config import LogConfig
-from ottla.wire.batch import stamp
+from ottla.wire.batch import LENGTH_OVERHEAD, stamp
 from ottla.wire.control import PartitionState
 from ottla.wire.errors import CorruptMessage
 from ottla.wire.names import TopicPartition
 from ottla.wire.records import encode_batch
+from tests.component.replication.brokers import Cluster
 from tests.support.waiting import eventually
 
 ONE = TopicPartition("one", 0)
@@ -154,3 +155,20 @@ async def test_follower_takes_the_valid_prefix_and_says_where_the_damage_is(brok
     partition.damage = Damage(0, 1)
     partition.drop_damaged(0)
     assert partition.log.log_end_offset == 0
+
+
+async def test_batch_whose_length_reaches_past_a_fetch_is_reported_to_the_leader(cluster: Cluster) -> None:
+    """Before: the follower took it for one that was cut off, and fetched the same two megabytes for ever, without a pause."""
+    cluster.decide(ONE)
+    await cluster.tell(cluster.leader, ONE)
+    partition = cluster.leader.partition(ONE)
+    cluster.leader.append(ONE, 50, payload=100_000)
+    suspected: list[int] = []
+    cluster.leader.events.on_suspected.append(lambda _, offset: suspected.append(offset))
+    place = partition.log.locate(3).place
+    with partition.log.locate(3).path.open("r+b") as file:
+        file.seek(place.position + 8)
+        file.write((place.size - LENGTH_OVERHEAD + (1 << 21)).to_bytes(4, "big"))  # one bit
+    await cluster.tell(cluster.follower, ONE)
+    await eventually(lambda: 3 in suspected)
+    assert cluster.follower.partition(ONE).log.log_end_offset == 3
