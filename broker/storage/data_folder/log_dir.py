@@ -369,8 +369,11 @@ class LogDir:
 
     def _write(self, checkpoint: OffsetCheckpoint, current: Callable[[], Mapping[TopicPartition, int]]) -> None:
         # What is known of partitions that could not be opened, or that nobody leads or follows yet, must outlive this run.
-        known = {key: value for key, value in checkpoint.offsets.items() if key in self.failed or key in self.logs}
-        checkpoint.write(lambda: {**known, **current()})
+        def known() -> dict[TopicPartition, int]:
+            return {key: value for key, value in checkpoint.offsets.items() if key in self.failed or key in self.logs}
+
+        # Both are looked at once nobody else writes: what was lowered or forgotten meanwhile must not come back.
+        checkpoint.write(lambda: {**known(), **current()})
 
 
 def _partition_folders(folder: Path) -> list[TopicPartition]:

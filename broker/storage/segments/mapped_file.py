@@ -139,15 +139,16 @@ class MappedFile:
         return True
 
     def _retire(self) -> None:
-        if self._map is None:
-            return
         if self._open_files is not None:
-            self._open_files.forget_map(self)
+            self._open_files.forget_map(self)  # first: until then another thread may release it to make room
+        mapped = self._map
+        if mapped is None:
+            return
         self._view.release()
-        if not _close(self._map):
-            self._retired.add(self._map)
+        if not _close(mapped):
+            self._retired.add(mapped)
             if self._open_files is not None:
-                self._open_files.hold(self._map)
+                self._open_files.hold(mapped)
         self._map, self._view, self._mapped_size = None, memoryview(b""), 0
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from ottla.broker.storage.disk_health import DiskShortage
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.segments.open_files import OpenFiles
+from ottla.broker.storage.segments.mapped_file import MappedFile
+from ottla.broker.storage.segments.open_files import Mapped, OpenFiles
 from ottla.wire.batch import HEADER_SIZE, MAGIC_KAFKA, Codec, build_batch, stamp
 from ottla.wire.errors import StorageError
 from ottla.wire.payload_check import STREAM_BEGINS
@@ -182,3 +183,21 @@ def test_sealed_segments_are_not_read_through_descriptors_that_a_flush_may_close
     for number in numbers:
         os.dup2(other, number)
     assert read_all(log) == expected
+
+
+def test_map_that_is_released_to_make_room_while_its_log_is_closed_in_a_thread(tmp_path: Path) -> None:
+    """Before: AttributeError, so the deletion of the log, or the clean close of the data folder, did not end."""
+
+    class Contended(OpenFiles):
+        def forget_map(self, file: Mapped) -> None:
+            file.was_read = False
+            assert self.has_room()  # the event loop was quicker
+            super().forget_map(file)
+
+    path = tmp_path / "file"
+    path.write_bytes(bytes(10_000))
+    mapped = MappedFile()
+    mapped.use(Contended(maps_max=1))
+    with path.open("rb") as file:
+        mapped.map(file.fileno(), 10_000)
+    assert mapped.release()
