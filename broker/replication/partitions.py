@@ -158,14 +158,17 @@ class Partitions:
         missing = [state for state in states if (state.topic, state.partition) not in self._partitions]
         made = await asyncio.to_thread(self._logs.open_all, missing) if missing else {}
         self._check_not_fenced_since(step_downs)
-        await self._settle_losses(states)
+        made |= await self._settle_losses(states)
         self._check_not_fenced_since(step_downs)
         for state in states:
             where = TopicPartition(state.topic, state.partition)
             was_postponed = self._postponed.pop(where, None) is not None
             try:
-                if where in made:
-                    self._adopt(where, made[where])
+                refused_or_log = made.get(where)
+                if isinstance(refused_or_log, OttlaError):
+                    raise refused_or_log
+                if refused_or_log is not None:
+                    self._adopt(where, refused_or_log)
                 self._take(where, state, broker_epoch)
             except (DiskShortage, ReplicaNotAvailable) as error:
                 if not was_postponed:
@@ -217,11 +220,13 @@ class Partitions:
             except OSError as error:  # after a restart the batch is looked at again
                 logger.error("mended partitions were not forgotten partitions=%s error=%s", mended, error)
 
-    async def _settle_losses(self, states: Sequence[PartitionState]) -> None:
+    async def _settle_losses(self, states: Sequence[PartitionState]) -> dict[TopicPartition, OttlaError]:
         """Forget losses that the controller has acted on: it does not count this replica any more, or elected it all the same.
 
         Where it names this replica as lost, the partition waits for its records, and the next registration says so again.
+        Gives the partitions whose log could not be emptied to be copied anew: their loss stays, and the others go on.
         """
+        refused: dict[TopicPartition, OttlaError] = {}
         for log_dir in self._log_dirs:
             settled = {
                 where: lost.loss
@@ -236,12 +241,17 @@ class Partitions:
                 where = TopicPartition(state.topic, state.partition)
                 log = log_dir.logs.get(where)
                 if settled.get(where) is Loss.START and state.leader != self._broker_id and log is not None:
-                    log.truncate_fully_and_start_at(0)  # to copy what is missing at the beginning, too
+                    try:
+                        log.truncate_fully_and_start_at(0)  # to copy what is missing at the beginning, too
+                    except OttlaError as error:
+                        refused[where] = error
+                        del settled[where]
             if settled:
                 try:
                     await asyncio.to_thread(log_dir.lost.remove, settled.keys())
                 except OSError as error:  # after a restart this replica is taken for lost again, which loses nothing
                     logger.error("lost partitions could not be forgotten partitions=%s error=%s", settled, error)
+        return refused
 
     def configure(self, topics: Iterable[TopicConfig]) -> None:
         """Take new topic settings, and put them into force where the topic is."""
@@ -291,12 +301,19 @@ class Partitions:
                         continue  # it has come back to this broker since
                     del self._partitions[where]
                     self._step_down(partition)
-                self._told.pop(where, None)
-                self._postponed.pop(where, None)
+                if self._topic_id_here(where) in ("", part.topic_id):  # else a later topic of the name is here by now
+                    self._told.pop(where, None)
+                    self._postponed.pop(where, None)
                 if part.delete:
                     to_delete[where] = part.topic_id
             if to_delete:
                 await asyncio.to_thread(self._logs.delete, to_delete)
+
+    def _topic_id_here(self, where: TopicPartition) -> str:
+        """Of which topic a partition is that is served here, or will be once its log can be made; empty if there is none."""
+        if where in self._partitions:
+            return self._partitions[where].log.topic_id
+        return self._postponed[where][0].topic_id if where in self._postponed else ""
 
     async def close(self) -> None:
         self.step_down_all()
@@ -340,9 +357,7 @@ class Partitions:
 
     # --- logs ----------------------------------------------------------------------------------------------------------
 
-    def _adopt(self, where: TopicPartition, log: Log | OttlaError) -> None:
-        if isinstance(log, OttlaError):
-            raise log
+    def _adopt(self, where: TopicPartition, log: Log) -> None:
         hint = self._logs.dirs_for([where])[0].high_watermark(where)
         partition = self._partitions[where] = Partition(where, self._broker_id, log, hint, self._events)
         self._put_in_force(partition, self._rules(where.topic))

@@ -7,9 +7,12 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage.data_folder.log_dir import LogDir
+from ottla.broker.storage.data_folder.lost_partitions import Loss, Lost
 from ottla.broker.storage.log_config import LogConfig
 from ottla.wire.control import PartitionState, StopReplicaPart, TopicConfig, UpdateMetadataRequest
+from ottla.wire.log_layout import HIGH_WATERMARKS
 from ottla.wire.names import TopicPartition
+from ottla.wire.records import encode_batch
 from tests.component.replication.brokers import Cluster
 from tests.support.descriptors import few_descriptors
 
@@ -88,4 +91,48 @@ async def test_partition_whose_log_has_no_descriptors_is_taken_when_there_are_so
     partitions.step_down_all()
     assert await partitions.apply_postponed()
     assert len(partitions) == 2, "what was said in an earlier life is forgotten"
+    await partitions.close()
+
+
+async def test_order_to_delete_an_earlier_topic_leaves_a_postponed_partition_of_the_same_name(tmp_path: Path) -> None:
+    log_dir = LogDir.open(tmp_path, broker_id=1, cluster_id="c", config_for=lambda _: LogConfig())
+    partitions = Partitions(1, [log_dir], LogConfig(), 1, PartitionEvents())
+    await asyncio.to_thread(int)  # threads are there already
+    with few_descriptors():
+        assert await partitions.apply([PartitionState("one", "new", 0, 1, 0, [1], [1], 0, 1, [])], [], 7) == {}
+    await partitions.stop([StopReplicaPart("one", "old", 0, 5, True)])
+    assert partitions.told_in(7) == {ONE}
+    assert await partitions.apply_postponed()
+    assert partitions.leads(ONE)
+    await partitions.close()
+
+
+async def test_log_that_cannot_be_emptied_to_be_copied_anew_keeps_no_other_partition_waiting(tmp_path: Path) -> None:
+    """Before: the whole order failed, the controller sent it again for ever, and no later order reached this broker."""
+
+    def open_all() -> tuple[LogDir, Partitions]:
+        log_dir = LogDir.open(tmp_path, broker_id=1, cluster_id="c", config_for=lambda _: LogConfig())
+        return log_dir, Partitions(1, [log_dir], LogConfig(), 1, PartitionEvents())
+
+    def state(where: TopicPartition, leader: int, isr: list[int], epoch: int) -> PartitionState:
+        return PartitionState(where.topic, f"id-{where}", 0, leader, epoch, [1, 2], isr, epoch, 1, [])
+
+    two = TopicPartition("two", 0)
+    log_dir, partitions = open_all()
+    assert await partitions.apply([state(ONE, 1, [1], 0), state(two, 1, [1], 0)], [], 1) == {}
+    for partition in partitions:
+        for _ in range(10):
+            partition.log.append_as_leader(memoryview(encode_batch([b"x"], timestamps=0)), 0, 0)
+    log_dir.checkpoint_high_watermarks({ONE: 10, two: 10})
+    await partitions.close()
+    log_dir, partitions = open_all()
+    log_dir.lost.add({ONE: Lost(Loss.START, 10)})
+    in_the_way = tmp_path / f"{HIGH_WATERMARKS}.tmp"
+    in_the_way.mkdir()
+    failed = await partitions.apply([state(ONE, 2, [2], 1), state(two, 1, [1], 1)], [], 2)
+    assert list(failed) == [ONE]
+    assert ONE in log_dir.lost.losses, "it is told again at the next registration"
+    assert partitions.leads(two)
+    assert partitions.told_in(2) == {ONE, two}
+    in_the_way.rmdir()
     await partitions.close()
