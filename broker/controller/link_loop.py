@@ -63,6 +63,10 @@ class Evidence(NamedTuple):
     """Whether it has not answered for long enough to be fenced, if others do not reach it either."""
 
 
+class _CannotDelete(Exception):
+    """The broker answered a patient deletion with an error."""
+
+
 @dataclass(frozen=True)
 class LinkEvents:
     """Whom a link calls. ``obeyed``: with a broker, its epoch, the request, and the partitions that it can neither lead nor
@@ -88,6 +92,7 @@ class Link:
         self._silence_max_s = silence_max_s
         self._is_silent = False
         self._delivering = False
+        self._may_wait = False
         self._behind = False
         self._orders = WaitingOrders()
         self._channel: Channel | None = None
@@ -143,12 +148,17 @@ class Link:
 
     async def _run(self) -> None:
         while True:
-            order, waiting = await self._orders.get()
-            self._delivering = True
+            order, waiting, deletions = await self._orders.get()
+            self._delivering, self._may_wait = True, bool(deletions)
             try:
                 obeyed = await self._deliver_all(order)
                 for each in waiting:
                     settle(each, obeyed)
+            except _CannotDelete as error:
+                # A log on a broken disk stays, and so does its topic; but leaders change, and other topics come and go.
+                logger.warning("a deletion waits for all other orders %s error=%s", self._named(order), error)
+                self._orders.put_back(deletions)
+                waiting = []
             except Exception:  # a link that ended by itself would leave the broker without orders for ever
                 logger.exception("an order was dropped %s", self._named(order))
             finally:
@@ -189,6 +199,8 @@ class Link:
                 logger.info("an order was not heard %s error=%s", self._named(order), error)
                 if isinstance(error, ClientTimeout) or not channel.usable:
                     await channel.close()
+                elif self._may_wait:
+                    raise _CannotDelete(str(error)) from error
             await asyncio.sleep(wait_s)
         return False
 

@@ -1,7 +1,9 @@
 """The orders that wait for one broker: in their order, but deletions of whole topics wait for all others, and are merged."""
 
 import asyncio
+import time
 from collections import deque
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +16,18 @@ PARTS_MAX = 200_000
 DELETIONS_AT_ONCE = 64
 """Logs that are deleted by one order: an order that comes later waits for so many."""
 
+DELETION_RETRY_S = 0.5
+"""When deletions go on after the broker could not carry one out."""
+
 Obeyed = asyncio.Future[bool]
+
+
+class NextOrder(NamedTuple):
+    """What is sent next: with the futures of all orders that it stands for, and the patient deletions that are merged in it."""
+
+    order: Order
+    waiting: list[Obeyed]
+    deletions: list[tuple[StopReplicaRequest, Obeyed]]
 
 
 class WaitingOrders:
@@ -27,6 +40,8 @@ class WaitingOrders:
     def __init__(self) -> None:
         self._orders: deque[tuple[Order, Obeyed]] = deque()
         self._deletions: deque[tuple[StopReplicaRequest, Obeyed]] = deque()
+        self._merges = True
+        self._deletions_after_s = float("-inf")
         self._parts = 0
         self._some = asyncio.Event()
 
@@ -48,25 +63,38 @@ class WaitingOrders:
         self._deletions.append((order, obeyed))
         self._some.set()
 
-    async def get(self) -> tuple[Order, list[Obeyed]]:
-        """The next order, with the futures of all that it stands for; waits if there is none."""
-        while not self._orders and not self._deletions:
+    def put_back(self, deletions: "list[tuple[StopReplicaRequest, Obeyed]]") -> None:
+        """Deletions that the broker could not carry out now: all others go first, and from now on each goes alone."""
+        self._merges = False
+        self._deletions_after_s = time.monotonic() + DELETION_RETRY_S
+        self._deletions.extend(deletions)
+
+    async def get(self) -> "NextOrder":
+        """The next order; waits if there is none."""
+        while not self._orders and not (self._deletions and time.monotonic() >= self._deletions_after_s):
             self._some.clear()
-            await self._some.wait()
+            wait_s = max(0.0, self._deletions_after_s - time.monotonic()) if self._deletions else None
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._some.wait()
+            except TimeoutError:
+                pass
         if self._orders:
             order, obeyed = self._orders.popleft()
             self._parts -= _parts(order)
-            return order, [obeyed]
+            return NextOrder(order, [obeyed], [])
         return self._merged_deletions()
 
-    def _merged_deletions(self) -> tuple[Order, list[Obeyed]]:
-        first, obeyed = self._deletions.popleft()
-        parts, waiting = list(first.parts), [obeyed]
-        while self._deletions and len(parts) + len(self._deletions[0][0].parts) <= DELETIONS_AT_ONCE:
-            order, obeyed = self._deletions.popleft()
-            parts += order.parts
-            waiting.append(obeyed)
-        return msgspec.structs.replace(first, parts=parts), waiting
+    def _merged_deletions(self) -> "NextOrder":
+        merged = [self._deletions.popleft()]
+        parts = list(merged[0][0].parts)
+        while (
+            self._merges and self._deletions and len(parts) + len(self._deletions[0][0].parts) <= DELETIONS_AT_ONCE
+        ):
+            merged.append(self._deletions.popleft())
+            parts += merged[-1][0].parts
+        order = msgspec.structs.replace(merged[0][0], parts=parts)
+        return NextOrder(order, [obeyed for _, obeyed in merged], merged)
 
     def forget(self) -> None:
         """None of these is sent any more."""

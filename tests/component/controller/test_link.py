@@ -11,7 +11,7 @@ from ottla.broker.controller.link_loop import Link, LinkEvents
 from ottla.broker.peers import Identity
 from ottla.net.exchange import Answer
 from ottla.wire.control import ControlRequest, StopReplicaPart, StopReplicaRequest, UpdateMetadataRequest
-from ottla.wire.errors import BrokerNotAvailable, OttlaError
+from ottla.wire.errors import BrokerNotAvailable, OttlaError, UnknownServerError
 from ottla.wire.messages import BrokerEndpoint, Done
 from ottla.wire.native import encode_request
 from ottla.wire.requests import ApiVersionsRequest
@@ -137,3 +137,30 @@ async def test_orders_to_a_broker_that_takes_none_are_bounded_and_it_is_told_ane
         assert channel.heard == [stop(1), stop(3)]
     finally:
         await link.close()
+
+
+async def test_deletion_that_a_broker_cannot_carry_out_keeps_no_other_order_waiting(
+    link: Link, channel: FakeChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before: with one data folder on a disk that had become read-only, no order reached the broker any more."""
+    monkeypatch.setattr(waiting_orders, "DELETION_RETRY_S", 0.01, raising=False)
+    broken, whole = deletion("broken"), deletion("whole")
+    hear = channel.request
+    is_mended = False
+
+    async def refuse(request: Any, timeout_s: float) -> Answer:
+        if isinstance(request, StopReplicaRequest) and broken.parts[0] in request.parts and not is_mended:
+            raise UnknownServerError("the folder cannot be renamed")
+        return await hear(request, timeout_s)
+
+    monkeypatch.setattr(channel, "request", refuse)
+    waiting = link.tell(broken, is_patient=True)
+    merged = link.tell(whole, is_patient=True)
+    assert await obeyed(merged, link.tell(stop(1))) == [True, True]
+    assert not waiting.done()
+    is_mended = True
+    assert await obeyed(waiting) == [True]
+
+
+def deletion(topic: str) -> StopReplicaRequest:
+    return StopReplicaRequest(1, 1, 5, [StopReplicaPart(topic, "id", 0, 1, True)])

@@ -31,7 +31,7 @@ async def test_deletions_wait_for_all_other_orders_and_are_sent_together() -> No
     orders.put(metadata(1), obeyed())
     orders.put(metadata(2), obeyed())
     assert [(await orders.get())[0] for _ in range(2)] == [metadata(1), metadata(2)]
-    first, waiting = await orders.get()
+    first, waiting, _ = await orders.get()
     assert isinstance(first, StopReplicaRequest)
     assert waiting == futures[:16]
     assert first.parts == [part for number in range(16) for part in deletion(f"t{number}").parts]
