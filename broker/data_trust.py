@@ -29,7 +29,9 @@ class DataTrust:
     def judge(self, known: BrokerDataZnode | None) -> DataState:
         """What the folders hold, by what ZooKeeper knows of them. A folder that it has never known is new, and may be empty."""
         self.why_lost = self._why_not(known) if known is not None else ""
-        if not self.why_lost and len(self.lost_partitions()) > LOST_PARTITIONS_MAX:
+        # Also if all is lost: the registration says so of each partition, and one of them may be elected all the same.
+        lost = self.lost_partitions()
+        if not self.why_lost and len(lost) > LOST_PARTITIONS_MAX:
             self.why_lost = f"more than {LOST_PARTITIONS_MAX} partitions are missing or too short"
         if self.why_lost:
             return DataState.LOST

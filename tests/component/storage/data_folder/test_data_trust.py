@@ -6,10 +6,16 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.data_trust import DataTrust
+from ottla.broker.replication.partition_events import PartitionEvents
+from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage.data_folder.data_stamps import KEPT, DataStamps
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log_config import LogConfig
+from ottla.wire.control import PartitionState
+from ottla.wire.names import TopicPartition
 from ottla.zk.znodes.brokers import BrokerDataZnode, DataState
+
+ONE = TopicPartition("one", 0)
 
 
 class Folders:
@@ -121,3 +127,19 @@ def test_stamps_are_kept_in_bounds_and_survive_garbage(tmp_path: Path) -> None:
     assert "newest" in again
     (tmp_path / ".data-stamps").write_bytes(b"\xff\xfe")
     assert "newest" not in DataStamps(tmp_path)
+
+
+async def test_lost_partition_in_lost_folders_can_be_elected_all_the_same(folders: Folders, known: BrokerDataZnode) -> None:
+    """Before: an operator's unclean election was refused with every start, for ever."""
+    folders.open[0].create_log(ONE, "id", LogConfig())
+    folders.open[0].checkpoint_recovery_points()
+    shutil.rmtree(folders.folder / "a" / str(ONE))
+    shutil.rmtree(folders.folder / "b")
+    trust = folders.trust("a", "b")
+    assert trust.judge(known) is DataState.LOST
+    assert ONE in folders.open[0].lost.losses
+    partitions = Partitions(1, folders.open, LogConfig(), 1, PartitionEvents())
+    elected = PartitionState(ONE.topic, "id", ONE.partition, 1, 3, [1, 2], [1], 3, 1, [])
+    assert await partitions.apply([elected], [], 5) == {}
+    assert partitions.leads(ONE)
+    assert not folders.open[0].lost.losses
