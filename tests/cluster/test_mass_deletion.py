@@ -31,7 +31,7 @@ def test_creation_does_not_wait_for_the_deletion_of_other_topics(cluster: LocalC
         admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in names], timeout=scaled(60))
         began = time.monotonic()
         deleting = thread.submit(admin.delete_topics, names, timeout=scaled(60))
-        waited_s = []
+        waited_s: list[float] = []
         while not deleting.done():
             asked = time.monotonic()
             other.create_topic(f"made{len(waited_s)}", 1, 3, timeout=scaled(60))
