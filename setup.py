@@ -22,6 +22,7 @@ COMPILED = [
     "broker/api/consumer_sessions", "broker/api/dispatch", "broker/api/fetch", "broker/api/numbered_sessions",
     "broker/api/parts", "broker/api/produce", "broker/api/replica_fetch",
     "broker/purgatory", "broker/replication/fetch_sessions", "broker/replication/followed", "broker/replication/partition",
+    "broker/replication/partition_events",
     "broker/replication/state",
     "broker/storage/disk_health", "broker/storage/incoming", "broker/storage/log",
     "broker/storage/producers/decision", "broker/storage/producers/log_producers", "broker/storage/producers/states",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from ottla.broker.failed_listeners import FailedListeners
-from ottla.wire.control import TopicConfig, UpdateMetadataRequest
+from ottla.wire.control import PartitionState, SettingsTold, TopicConfig, UpdateMetadataRequest
 from ottla.wire.errors import InvalidRequest, UnknownTopicOrPartition
 from ottla.wire.messages import BrokerEndpoint, ListenerAddress
 from ottla.wire.names import NO_EPOCH, NO_LEADER
@@ -21,7 +21,7 @@ away from the old one then, to nobody; it looks again after a second.
 
 
 class ClusterView:
-    """Changed by UpdateMetadata only, so it is exactly as fresh as the controller's last word."""
+    """As fresh as the controller's last UpdateMetadata; while this broker is cut off from ZooKeeper, as what its peers know."""
 
     def __init__(self, cluster_id: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -40,7 +40,7 @@ class ClusterView:
         """What brokers were told while they run: by the broker's number, and "" for all of them."""
         self._settings_of = (0, 0)
         self.on_changed: list[Callable[[], None]] = []
-        """All are called when the controller has told something new."""
+        """All are called when something new was learnt."""
         self._failed = FailedListeners()
         self._found_through: dict[str, list[BrokerEndpoint]] = {}
         """Where clients find them, by listener; made when somebody asks."""
@@ -57,6 +57,10 @@ class ClusterView:
             if not self._collect(request) or request.more:
                 return
             request = self._take_whole()
+            self.told_in = request.broker_epoch
+        self._take(request)
+
+    def _take(self, request: UpdateMetadataRequest) -> None:
         self.controller = request.controller_id
         self._note_departed({broker.id for broker in request.brokers})
         self.brokers = {broker.id: broker for broker in request.brokers}
@@ -85,8 +89,6 @@ class ClusterView:
             self._settings_of = request.controller_epoch, request.version
             self.settings = {told.broker: told.config for told in request.settings}
         self.known = self.known or request.full
-        if request.full:
-            self.told_in = request.broker_epoch
         if not request.more:
             # An order may be written before another one and told after it: what came since has not become older by that.
             self.version = max(self.version, (request.controller_epoch, request.version))
@@ -95,6 +97,35 @@ class ClusterView:
                 changed()
             except Exception as error:  # of one listener: the others must hear it, and the controller that it was taken
                 self._failed.note(changed, error)
+
+    def as_update(self) -> UpdateMetadataRequest:
+        """All that is known, as the controller would tell it to a broker that has just come."""
+        states = [
+            PartitionState(
+                topic.name, topic.topic_id, partition.partition, partition.leader, partition.leader_epoch,
+                partition.replicas, partition.isr, self._versions.get((topic.name, partition.partition), -1), 0,
+                list(partition.elr), partition.lost,
+            )
+            for topic in self._topics.values()
+            for partition in topic.partitions
+        ]  # fmt: skip
+        topics = [TopicConfig(topic.name, topic.topic_id, topic.config) for topic in self._topics.values()]
+        settings = tuple(SettingsTold(broker, config) for broker, config in self.settings.items())
+        controller_epoch, version = self.version
+        return UpdateMetadataRequest(
+            self.controller, controller_epoch, NO_EPOCH, True, list(self.brokers.values()), topics, states, [], version,
+            settings=settings,
+        )  # fmt: skip
+
+    def take_from_peer(self, pieces: list[UpdateMetadataRequest]) -> bool:
+        """Take what another broker knows, if that is newer; whether it is.
+
+        The controller has not said it to this life of this broker, so ``told_in`` stays what it was.
+        """
+        if (pieces[-1].controller_epoch, pieces[-1].version) <= self.version:
+            return False
+        self._take(_joined(pieces))
+        return True
 
     def _collect(self, request: UpdateMetadataRequest) -> bool:
         """Keep a piece; False if it is the last one of those that were taken already, again because its answer was lost.
@@ -112,14 +143,7 @@ class ClusterView:
     def _take_whole(self) -> UpdateMetadataRequest:
         pieces, self._pieces = self._pieces, []
         self._taken = (pieces[-1].controller_epoch, pieces[-1].piece)
-        if len(pieces) == 1:
-            return pieces[0]
-        return replace(
-            pieces[-1],
-            topics=[topic for piece in pieces for topic in piece.topics],
-            partitions=[state for piece in pieces for state in piece.partitions],
-            deleted=[name for piece in pieces for name in piece.deleted],
-        )
+        return _joined(pieces)
 
     def endpoint(self, broker_id: int) -> BrokerEndpoint | None:
         return self.brokers.get(broker_id)
@@ -214,6 +238,15 @@ class ClusterView:
             missing = len(topic.partitions)
             topic.partitions.append(PartitionMetadata(missing, NO_LEADER, NO_EPOCH, [], []))
         topic.partitions[partition.partition] = partition
+
+
+def _joined(pieces: list[UpdateMetadataRequest]) -> UpdateMetadataRequest:
+    return replace(
+        pieces[-1],
+        topics=[topic for piece in pieces for topic in piece.topics],
+        partitions=[state for piece in pieces for state in piece.partitions],
+        deleted=[name for piece in pieces for name in piece.deleted],
+    )
 
 
 def _through(listener: str, brokers: Iterable[BrokerEndpoint]) -> list[BrokerEndpoint]:

@@ -3,6 +3,7 @@ create a topic that a client wants."""
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Protocol
 
 from ottla.broker.cluster_view import ClusterView
@@ -38,7 +39,7 @@ async def controlled_shutdown(member: Member, view: ClusterView, retries: int) -
     for _ in range(1 + retries):
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
-                left = await _ask_controller(member, view)
+                left = await _shut_down(member, view)
             logger.info("broker is relieved broker=%d still_led=%d", member.identity.broker_id, len(left))
             return
         except (OttlaError, TimeoutError) as error:
@@ -48,16 +49,29 @@ async def controlled_shutdown(member: Member, view: ClusterView, retries: int) -
 
 async def report_failed_replicas(member: Member, view: ClusterView, failed: list[TopicPartition]) -> None:
     """Tell the controller that the disk failed under partitions that this broker leads."""
-    await _ask_controller(member, view, failed)
+    controller = member.controller
+    if controller is not None:
+        me = member.identity
+        await controller.replicas_failed(me.broker_id, me.broker_epoch, failed, _by_itself())
+    else:
+        await _send_to_controller(member, view, _names(failed))
+
+
+async def report_damaged_replicas(member: Member, view: ClusterView, damaged: list[TopicPartition]) -> None:
+    """Tell the controller that the logs of partitions here have a damaged batch."""
+    controller = member.controller
+    if controller is not None:
+        me = member.identity
+        await controller.replicas_damaged(me.broker_id, me.broker_epoch, damaged, _by_itself())
+    else:
+        await _send_to_controller(member, view, [], _names(damaged))
 
 
 async def report_unreachable_leaders(member: Member, view: ClusterView, leaders: list[int]) -> None:
     """Tell the controller which leaders this broker cannot fetch from, if it is not one of them."""
     me, controller = member.identity, member.controller
     if controller is not None:
-        await controller.leaders_unreachable(
-            me.broker_id, me.broker_epoch, leaders, Asked("itself", SHUTDOWN_TIMEOUT_S)
-        )
+        await controller.leaders_unreachable(me.broker_id, me.broker_epoch, leaders, _by_itself())
         return
     endpoint = view.endpoint(view.controller)
     leaders = [leader for leader in leaders if leader != view.controller]
@@ -71,28 +85,37 @@ async def report_unreachable_leaders(member: Member, view: ClusterView, leaders:
         await channel.close()
 
 
-async def _ask_controller(
-    member: Member, view: ClusterView, failed: list[TopicPartition] | None = None
-) -> list[TopicPartition]:
-    """Of all partitions, or only of those that failed; gives those that are still led."""
-    me, controller = member.identity, member.controller
+async def _shut_down(member: Member, view: ClusterView) -> list[TopicPartition]:
+    """Be relieved of all partitions; gives those that are still led."""
+    controller = member.controller
     if controller is not None:
-        asked = Asked("itself", SHUTDOWN_TIMEOUT_S)
-        if failed is None:
-            return await controller.controlled_shutdown(me.broker_id, me.broker_epoch, asked)
-        await controller.replicas_failed(me.broker_id, me.broker_epoch, failed, asked)
-        return []
+        me = member.identity
+        return await controller.controlled_shutdown(me.broker_id, me.broker_epoch, _by_itself())
+    return await _send_to_controller(member, view, None)
+
+
+async def _send_to_controller(
+    member: Member, view: ClusterView, failed: list[PartitionName] | None, damaged: Sequence[PartitionName] = ()
+) -> list[TopicPartition]:
     endpoint = view.endpoint(view.controller)
     if endpoint is None:
         raise NotController("no controller is known")
+    me = member.identity
     channel = await connect_as_broker(me, endpoint)
     try:
-        names = [PartitionName(*where) for where in failed] if failed is not None else None
-        request = ControlledShutdownRequest(me.broker_id, me.broker_epoch, names)
+        request = ControlledShutdownRequest(me.broker_id, me.broker_epoch, failed, list(damaged) or None)
         answer = await channel.ask(request, ControlledShutdownResponse, SHUTDOWN_TIMEOUT_S + 1)
         return [TopicPartition(name.topic, name.partition) for name in answer.still_led]
     finally:
         await channel.close()
+
+
+def _by_itself() -> Asked:
+    return Asked("itself", SHUTDOWN_TIMEOUT_S)
+
+
+def _names(partitions: Sequence[TopicPartition]) -> list[PartitionName]:
+    return [PartitionName(*where) for where in partitions]
 
 
 async def ask_controller(

@@ -6,10 +6,11 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.producers.memory import ProducerMemory
+from ottla.broker.storage.segments.open_files import OpenFiles
 from ottla.wire.errors import ConfigError
 
 
-async def open_log_dirs(config: BrokerConfig, cluster: str) -> list[LogDir]:
+async def open_log_dirs(config: BrokerConfig, cluster: str, open_files: OpenFiles | None = None) -> list[LogDir]:
     """Open all data folders. ConfigError if one of them cannot be used."""
     defaults = log_defaults(config)
     memory = ProducerMemory(
@@ -20,7 +21,7 @@ async def open_log_dirs(config: BrokerConfig, cluster: str) -> list[LogDir]:
         try:
             log_dir = await asyncio.to_thread(
                 LogDir.open, folder, broker_id=config.broker_id, cluster_id=cluster, config_for=lambda _: defaults,
-                producer_memory=memory,
+                producer_memory=memory, open_files=open_files,
             )  # fmt: skip
         except OSError as error:
             why = "it is a file" if isinstance(error, FileExistsError) else error.strerror or error

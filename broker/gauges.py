@@ -1,7 +1,9 @@
 """What is looked up only when somebody asks for the metrics: how much there is of everything now."""
 
+import resource
 from dataclasses import dataclass
 
+from ottla.broker.file_descriptors import open_descriptors
 from ottla.broker.parts import Parts
 from ottla.net.server import Server
 
@@ -18,6 +20,11 @@ class Gauges:
         partitions = replication.partitions
         metrics.connections.set(len(self.server.connections))
         metrics.refused_connections.set(self.server.refused)
+        metrics.turned_away.set(self.server.turned_away)
+        metrics.descriptors.set(open_descriptors())
+        metrics.descriptors_max.set(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        shared = {id(log_dir.open_files): log_dir.open_files for log_dir in self.parts.storage.log_dirs}
+        metrics.mapped_segments.set(sum(open_files.maps for open_files in shared.values()))
         metrics.unsent.set(self.server.unsent_memory())
         metrics.purgatory.labels("fetch").set(replication.sessions.waiting + replication.purgatories.fetch.size)
         metrics.purgatory.labels("produce").set(replication.purgatories.produce.size)
@@ -31,6 +38,7 @@ class Gauges:
         metrics.isr_shrinks.set(replication.isr_loop.shrinks)
         metrics.isr_expands.set(replication.isr_loop.expands)
         metrics.refused_leaders.set(sum(partition.refuses_leader for partition in partitions))
+        metrics.damaged_logs.set(sum(partition.damage is not None for partition in partitions))
         broken = sum(partition.log.failed for partition in partitions)
         metrics.failed_logs.set(broken + sum(len(log_dir.failed) for log_dir in self.parts.storage.log_dirs))
         memories = {id(log_dir.producer_memory): log_dir.producer_memory for log_dir in self.parts.storage.log_dirs}

@@ -62,11 +62,18 @@ def handlers_of(parts: Parts, handshakes: Handshakes, new_groups: NewGroups) -> 
     auto_topics = AutoTopics(view, create, defaults, lambda: settings.config.auto_create_topics_enable)
     producer_ids = InitProducerIdHandler(session, membership.identity.broker_id)
     return Handlers(
-        produce=ProduceHandler(partitions, view, purgatories.produce, metrics, lambda: membership.unsure),
+        produce=ProduceHandler(
+            partitions, view, purgatories.produce, metrics, lambda: membership.unsure, parts.clock.stamp_ms
+        ),
         fetch=FetchHandler(partitions, view, purgatories.fetch, metrics, for_replicas, parts.replication.consumers),
         list_offsets=ListOffsetsHandler(partitions, view),
         offset_for_leader_epoch=OffsetForLeaderEpochHandler(partitions, view),
-        metadata=MetadataHandler(view, auto_topics, LostLeaders(view, fetchers.follows, fetchers.is_cut_off)),
+        metadata=MetadataHandler(
+            view,
+            auto_topics,
+            LostLeaders(view, fetchers.follows, fetchers.is_cut_off),
+            lambda: parts.peer_metadata.in_doubt,
+        ),
         api_versions=ApiVersionsHandler(lambda: membership.identity, handshakes, f"ottla {__version__}"),
         init_producer_id=producer_ids,
         topics=TopicHandlers(controller, defaults),
@@ -75,11 +82,18 @@ def handlers_of(parts: Parts, handshakes: Handshakes, new_groups: NewGroups) -> 
         delete_records=DeleteRecordsHandler(partitions, view, purgatories.delete_records),
         configs=ConfigHandlers(controller, partial(ask_controller, membership, view)),
         leadership=LeadershipHandlers(controller),
-        control=ControlHandlers(lambda: membership.identity, handshakes, partitions, view, ControllerClaims(session)),
+        control=ControlHandlers(
+            lambda: membership.identity,
+            handshakes,
+            partitions,
+            view,
+            ControllerClaims(session),
+            lambda: membership.is_cut_off,
+        ),
         groups=GroupHandlers(parts.groups, purgatories.heartbeat, new_groups),
         group_offsets=GroupOffsetHandlers(parts.groups, view, session, new_groups),
         group_admin=GroupAdminHandlers(parts.groups),
         consumer_groups=ConsumerGroupHandlers(parts.groups, new_groups),
-        named_writes=NamedWriteHandlers(session, producer_ids.take),
+        named_writes=NamedWriteHandlers(session, producer_ids.take, parts.clock.stamp_ms),
         unless_silent=UnlessZooKeeperIsSilent(session),
     )

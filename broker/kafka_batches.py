@@ -6,10 +6,11 @@ base offset and its CRC. What is kept is bounded by its bytes; what was not aske
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ottla.wire.batch import MAGIC_COLUMNS, Buffer
+from ottla.wire.errors import OttlaError
 from ottla.wire.kafka.batches import MAGIC_AT, any_columnar, batches_of
 from ottla.wire.records import RecordBatch
 from ottla.wire.rewriting import as_kafka_batch
@@ -28,7 +29,11 @@ Key = tuple[str, int, bytes]
 class KafkaBatches:
     """Makes Kafka's batches, from any thread."""
 
-    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
+    def __init__(
+        self, kept_bytes: int = KEPT_BYTES, unreadable: Callable[[str, int, int], object] | None = None
+    ) -> None:
+        """``unreadable`` hears, in any thread, of batches that cannot be read: topic, partition and base offset."""
+        self._unreadable = unreadable
         self._kept_bytes = kept_bytes
         self._kept: OrderedDict[Key, bytearray] = OrderedDict()
         self._size = 0
@@ -46,7 +51,12 @@ class KafkaBatches:
         for batch in (batch for view in views for batch in batches_of(view)):
             if total >= most:
                 break
-            piece, weight = self._one(topic, partition, batch)
+            try:
+                piece, weight = self._one(topic, partition, batch)
+            except OttlaError:
+                if made:
+                    break  # what lies before it is whole
+                raise
             made.append(piece)
             total += weight
         return made, total
@@ -61,8 +71,14 @@ class KafkaBatches:
             if known is not None:
                 self._kept.move_to_end(key)
                 return known, len(known)
-        columnar = RecordBatch(batch, verify=False)
-        made = as_kafka_batch(columnar)
+        try:
+            # Invariant [I19]: what is converted gets another CRC, so that of the batch itself is checked before.
+            columnar = RecordBatch(batch)
+            made = as_kafka_batch(columnar)
+        except OttlaError:
+            if self._unreadable is not None:
+                self._unreadable(topic, partition, int.from_bytes(batch[:8], "big", signed=True))
+            raise
         with self._lock:
             if key not in self._kept and len(made) <= self._kept_bytes // 4:
                 self._kept[key] = made

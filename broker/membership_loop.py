@@ -90,6 +90,11 @@ class MembershipLoop:
         """Whether ZooKeeper may have given this broker up already: then another one may lead what it leads."""
         return not self._session.surely_alive()
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the controller may tell this broker nothing: ZooKeeper may have given it up, or has."""
+        return self.unsure or not self.registered
+
     def peer_lost(self, broker_id: int) -> None:
         """A connection from another broker ended."""
         if self._election is not None:

@@ -52,9 +52,24 @@ class Metrics(Collector):
         self.clock_skew = Gauge(
             "ottla_clock_skew_seconds", "How far this clock is ahead of another", ["reference"], registry=registry
         )
+        self.clock_trusted = Gauge(
+            "ottla_clock_trusted", "1 while data may expire by this broker's clock", registry=registry
+        )
         self.connections = Gauge("ottla_connections", "Open connections", registry=registry)
         self.refused_connections = Gauge(
             "ottla_refused_connections", "Connections cut for their behaviour", registry=registry
+        )
+        self.turned_away = Gauge(
+            "ottla_turned_away_connections",
+            "Connections of clients closed because file descriptors were nearly exhausted",
+            registry=registry,
+        )
+        self.descriptors = Gauge("ottla_open_file_descriptors", "Open file descriptors", registry=registry)
+        self.descriptors_max = Gauge(
+            "ottla_max_file_descriptors", "The limit of open file descriptors", registry=registry
+        )
+        self.mapped_segments = Gauge(
+            "ottla_mapped_segments", "Memory maps of segments, each with a file descriptor", registry=registry
         )
         self.unsent = Gauge("ottla_unsent_bytes", "Memory of answers that clients have not read yet", registry=registry)
         self.purgatory = Gauge("ottla_purgatory_size", "Requests that wait", ["kind"], registry=registry)
@@ -84,6 +99,11 @@ class Metrics(Collector):
         self.refused_leaders = Gauge(
             "ottla_refused_leader_partitions",
             "Partitions whose leader this broker does not follow, for it lacks committed records",
+            registry=registry,
+        )
+        self.damaged_logs = Gauge(
+            "ottla_damaged_partitions",
+            "Partitions whose log here has a damaged batch and still counts",
             registry=registry,
         )
         self.failed_logs = Gauge("ottla_failed_logs", "Partitions whose disk failed", registry=registry)

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 
 from ottla.wire.errors import OttlaError
@@ -20,10 +19,14 @@ ENDED_KEPT_MS = 24 * 3600 * 1000
 class NamedWritesLoop:
     """Owns a task from ``start`` to ``stop``."""
 
-    def __init__(self, session: ZkSession, in_charge: Callable[[], bool], expiration_ms: int) -> None:
+    def __init__(
+        self, session: ZkSession, in_charge: Callable[[], bool], expiration_ms: int, now_ms: Callable[[], int | None]
+    ) -> None:
+        """``in_charge``: whether this broker is the controller; ``now_ms``: None while its clock is not trusted."""
         self._session = session
         self._in_charge = in_charge
         self._expiration_ms = expiration_ms
+        self._now_ms = now_ms
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -46,7 +49,9 @@ class NamedWritesLoop:
                 logger.exception("looking over named writes failed")
 
     async def _forget(self) -> None:
-        now_ms = int(time.time() * 1000)
+        now_ms = self._now_ms()
+        if now_ms is None:
+            return
         expired = await expire_writes(self._session, now_ms - self._expiration_ms)
         ended = await expire_ended(self._session, now_ms - min(self._expiration_ms, ENDED_KEPT_MS))
         if expired or ended:

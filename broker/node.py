@@ -10,18 +10,23 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 
 from ottla import compiled
+from ottla.broker import file_descriptors
 from ottla.broker.admin.app import AdminServer
 from ottla.broker.api.consumer_sessions import ConsumerSessions
 from ottla.broker.api.dispatch import Dispatch
 from ottla.broker.api.routes import routes
+from ottla.broker.checked_clock import CheckedClock
+from ottla.broker.clock_loop import ClockLoop
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.control_loop import ControllerPolicy
 from ottla.broker.controller_client import (
     controlled_shutdown,
+    report_damaged_replicas,
     report_failed_replicas,
     report_unreachable_leaders,
 )
@@ -29,6 +34,7 @@ from ottla.broker.data_folders import forget_new, log_defaults, open_log_dirs
 from ottla.broker.data_loop import DataLoop
 from ottla.broker.data_trust import DataTrust
 from ottla.broker.dynamic_config import BrokerSettings
+from ottla.broker.file_descriptors import LIMIT_MAX, DescriptorPlan, raise_limit, warn_if_low
 from ottla.broker.gauges import Gauges
 from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.limits import GroupLimits
@@ -41,20 +47,24 @@ from ottla.broker.membership_loop import MembershipLoop
 from ottla.broker.metrics import Metrics
 from ottla.broker.named_writes_loop import NamedWritesLoop
 from ottla.broker.parts import Parts, Replication, Storage
+from ottla.broker.peer_metadata_loop import PeerMetadataLoop
 from ottla.broker.peers import BrokerPrincipal, Handshakes, Identity
 from ottla.broker.purgatory import Purgatories
+from ottla.broker.replication.damage_loop import DamageLoop
 from ottla.broker.replication.durable_loop import DurablePartitions
 from ottla.broker.replication.failure_loop import FailureLoop
 from ottla.broker.replication.fetch_loop import Fetchers
 from ottla.broker.replication.fetch_sessions import FetchSessions
 from ottla.broker.replication.isr_loop import IsrLoop
 from ottla.broker.replication.log_start_loop import LogStartLoop
-from ottla.broker.replication.partition import PartitionEvents
+from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.partitions import Partitions
+from ottla.broker.replication.postponed_loop import PostponedLoop
 from ottla.broker.replication.unreachable_leaders_loop import UnreachableLeaders
 from ottla.broker.storage.data_folder.clean_loop import CleanIntervals, CleanLoop
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.flush_loop import Flusher
+from ottla.broker.storage.segments.open_files import OpenFiles
 from ottla.net.busy_poll import stay_awake
 from ottla.net.connection import Connection
 from ottla.net.heap import keep_freed_memory
@@ -63,7 +73,7 @@ from ottla.net.server import Server
 from ottla.wire.errors import ConfigError
 from ottla.wire.kafka.dialect import KafkaDialect
 from ottla.wire.messages import ListenerAddress
-from ottla.wire.names import NO_EPOCH, TopicPartition
+from ottla.wire.names import NO_EPOCH
 from ottla.wire.native import NATIVE
 from ottla.zk.lost_sessions import retry_when_lost
 from ottla.zk.membership import cluster_id, cluster_secret, ensure_persistent_paths
@@ -87,11 +97,13 @@ class Node:
         self._config = config
         self._parts = AsyncExitStack()
         self._metrics = Metrics()
+        self._clock = CheckedClock()
         self._turn = Turn()
         self.ports: dict[str, int] = {}
         """Where it listens, by listener."""
         self.admin_port = 0
         self._log_dirs: list[LogDir] = []
+        self._descriptors = file_descriptors.plan(LIMIT_MAX)
         self._member: MembershipLoop | None = None
 
     async def start(self) -> None:
@@ -120,17 +132,23 @@ class Node:
 
     async def _start(self) -> None:
         stay_awake(self._config.socket_busy_poll_us)
+        descriptors = self._descriptors = file_descriptors.plan(raise_limit())
         session = await self._connect_to_zookeeper()
         identity = await self._identity(session)
+        await self._start_comparing_clocks(session)
         view = ClusterView(identity.cluster_id)
-        storage = await self._open_storage(identity.cluster_id)
+        storage = await self._open_storage(identity.cluster_id, descriptors)
         self._log_dirs = storage.log_dirs
         membership = self._member = self._membership(session, identity, view, storage)
         replication = self._start_replication(session, membership, view, storage)
         groups = self._start_groups(session, membership, view, replication.purgatories)
         self._start_forgetting_writes(session, membership)
         settings = self._settings(view, replication.partitions, groups)
-        parts = Parts(session, membership, view, storage, replication, groups, settings, self._metrics)
+        peer_metadata = PeerMetadataLoop(membership, view, replication.partitions)
+        replication.consumers.is_isolated = lambda: peer_metadata.is_isolated
+        parts = Parts(
+            session, membership, view, storage, replication, groups, settings, self._metrics, self._clock, peer_metadata
+        )
         server = await self._serve(parts)
         await self._start_admin(server, parts)
         await self._join_cluster(parts)
@@ -168,18 +186,22 @@ class Node:
         secret = await retry_when_lost(session, partial(cluster_secret, session))
         return Identity(self._config.broker_id, NO_EPOCH, cluster, secret)
 
+    async def _start_comparing_clocks(self, session: ZkSession) -> None:
+        comparing = ClockLoop(session, self._config.broker_id, self._clock, self._metrics)
+        await comparing.start()
+        self._stops(comparing.stop)
+
     # --- storage -------------------------------------------------------------------------------------------------------
 
-    async def _open_storage(self, cluster: str) -> Storage:
-        log_dirs = await open_log_dirs(self._config, cluster)
+    async def _open_storage(self, cluster: str, descriptors: DescriptorPlan) -> Storage:
+        open_files = OpenFiles(descriptors.maps, descriptors.unflushed)
+        log_dirs = await open_log_dirs(self._config, cluster, open_files)
+        warn_if_low(descriptors, sum(len(log_dir.logs) for log_dir in log_dirs))
         flusher = Flusher()
         self._stops(flusher.close, limit_s=None)
         return Storage(log_dirs, DataTrust(log_dirs), flusher)
 
     def _start_cleaning(self, log_dirs: list[LogDir], partitions: Partitions) -> None:
-        def high_watermarks() -> dict[TopicPartition, int]:
-            return {partition.where: partition.high_watermark for partition in partitions}
-
         intervals = CleanIntervals(
             log_retention_check_interval_ms=self._config.log_retention_check_interval_ms,
             log_flush_offset_checkpoint_interval_ms=self._config.log_flush_offset_checkpoint_interval_ms,
@@ -187,13 +209,15 @@ class Node:
         for log_dir in log_dirs:
             cleaner = CleanLoop(
                 log_dir,
-                high_watermarks=high_watermarks,
-                now_ms=lambda: int(time.time() * 1000),
+                high_watermarks=partitions.high_watermarks,
+                leads=partitions.leads,
+                now_ms=self._clock.trusted_ms,
                 clock=time.monotonic,
                 intervals=intervals,
                 shortened=partitions.log_shortened,
             )
             cleaner.start()
+            log_dir.open_files.on_many_unflushed.append(cleaner.flush_sealed_soon)
             self._stops(cleaner.stop, limit_s=None)
 
     # --- replication ---------------------------------------------------------------------------------------------------
@@ -210,11 +234,14 @@ class Node:
         self._stops(partitions.close, limit_s=None)  # what is on disk must be whole
         self._stops(fetchers.stop)
         self._start_cleaning(storage.log_dirs, partitions)
+        self._stops(PostponedLoop(partitions).stop)
         isr_loop = IsrLoop(session, lambda: membership.identity, partitions, config.replica_lag_time_max_ms / 1000)
         isr_loop.start()
         self._stops(isr_loop.stop)
         failures = FailureLoop(lambda failed: report_failed_replicas(membership, view, failed))
         self._stops(failures.stop)
+        damage = DamageLoop(storage.log_dirs, lambda damaged: report_damaged_replicas(membership, view, damaged))
+        self._stops(damage.stop)
         unreachable = UnreachableLeaders(
             fetchers,
             lambda leaders: report_unreachable_leaders(membership, view, leaders),
@@ -241,20 +268,24 @@ class Node:
         events.on_changed += [failures.partition_changed, isr_loop.partition_changed, purgatories.start_changed]
         events.on_start_moved += [log_starts.start_moved, sessions.partition_committed, consumers.partition_changed]
         events.on_start_kept += [purgatories.start_changed, fetchers.update]
+        events.on_suspected.append(damage.suspect)
         membership.on_fenced.append(partitions.step_down_all)
-        return Replication(partitions, fetchers, sessions, consumers, purgatories, isr_loop)
+        return Replication(partitions, fetchers, sessions, consumers, purgatories, isr_loop, damage)
 
     # --- groups --------------------------------------------------------------------------------------------------------
 
     def _start_groups(
         self, session: ZkSession, membership: MembershipLoop, view: ClusterView, purgatories: Purgatories
     ) -> Groups:
-        groups = Groups(session, self._config.broker_id, view, _group_limits(self._config), lambda: membership.unsure)
+        groups = Groups(
+            session, self._config.broker_id, view, GroupLimits.of(self._config), lambda: membership.unsure,
+            self._clock.stamp_ms,
+        )  # fmt: skip
         view.on_changed.append(groups.cluster_changed)
         membership.on_fenced.append(groups.give_all_up)
         groups.on_changed.append(purgatories.heartbeat.touch)
         self._stops(groups.stop)
-        retention = GroupRetention(groups)
+        retention = GroupRetention(groups, self._clock.trusted_ms)
         retention.start()
         self._stops(retention.stop)
         return groups
@@ -264,15 +295,16 @@ class Node:
         settings = BrokerSettings(self._config)
         settings.on_changed += [
             lambda config: partitions.set_defaults(log_defaults(config), config.min_insync_replicas),
-            lambda config: groups.set_limits(_group_limits(config)),
+            lambda config: groups.set_limits(GroupLimits.of(config)),
         ]
         view.on_changed.insert(0, lambda: settings.take(view.settings))
         return settings
 
     def _start_forgetting_writes(self, session: ZkSession, membership: MembershipLoop) -> None:
         writes = NamedWritesLoop(
-            session, lambda: membership.controller is not None, self._config.named_write_expiration_ms
-        )
+            session, lambda: membership.controller is not None, self._config.named_write_expiration_ms,
+            self._clock.trusted_ms,
+        )  # fmt: skip
         writes.start()
         self._stops(writes.stop)
 
@@ -283,8 +315,12 @@ class Node:
         new_groups = NewGroups()
         handlers = handlers_of(parts, handshakes, new_groups)
         dispatch = Dispatch(routes(handlers), self._metrics)
-        dialects = (NATIVE, KafkaDialect(parts.view, KafkaBatches().convert))
-        server = Server(dispatch, self._config.limits(), self._turn, dialects)
+        loop, suspect = asyncio.get_running_loop(), parts.replication.damage.suspect_in
+        find = parts.replication.partitions.get
+        batches = KafkaBatches(unreadable=lambda *where: loop.call_soon_threadsafe(suspect, find, *where))
+        dialects = (NATIVE, KafkaDialect(parts.view, batches.convert))
+        limits = replace(self._config.limits(), descriptors=self._descriptors.clients)
+        server = Server(dispatch, limits, self._turn, dialects)
 
         def broker_lost(connection: Connection) -> None:
             if isinstance(connection.principal, BrokerPrincipal):
@@ -301,7 +337,7 @@ class Node:
 
     async def _start_admin(self, server: Server, parts: Parts) -> None:
         gauges = Gauges(server, parts)
-        admin = AdminServer(self._metrics.registry, lambda: _why_not_ready(parts), gauges.refresh)
+        admin = AdminServer(self._metrics.registry, parts.why_not_ready, gauges.refresh)
         address = parse_address("admin.listener", self._config.admin_listener)
         self.admin_port = await _listen("admin.listener", admin.start, address)
         self._stops(admin.stop)
@@ -343,6 +379,8 @@ class Node:
             waited_for=lambda: partitions.waited_for,
             resume=partial(parts.replication.fetchers.update_all, partitions),
         )
+        parts.peer_metadata.start()
+        self._stops(parts.peer_metadata.stop)
         view.on_changed.append(data.controller_spoke)
         data.start()
         self._stops(data.stop)
@@ -359,30 +397,3 @@ async def _listen(name: str, start: Callable[[str, int], Awaitable[int]], at: Li
             f"cannot listen at {name}={at.host}:{at.port}: {error.strerror or error}",
             hint="is another broker running there?",
         ) from None
-
-
-def _group_limits(config: BrokerConfig) -> GroupLimits:
-    return GroupLimits(
-        max_size=config.group_max_size,
-        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-        min_session_timeout_ms=config.group_min_session_timeout_ms,
-        max_session_timeout_ms=config.group_max_session_timeout_ms,
-        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
-        retention_ms=config.offsets_retention_minutes * 60_000,
-        check_interval_s=config.offsets_retention_check_interval_ms / 1000,
-        consumer_max_size=config.group_consumer_max_size,
-        consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
-        consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
-    )
-
-
-def _why_not_ready(parts: Parts) -> str | None:
-    membership, view = parts.membership, parts.view
-    if not membership.registered:
-        return "not registered in ZooKeeper"
-    if not view.known:
-        return "waiting for the controller"
-    missing = view.replicas_of(membership.identity.broker_id) - parts.replication.partitions.names()
-    if missing:
-        return f"waiting for the controller's word on {len(missing)} partitions"
-    return None

@@ -40,11 +40,23 @@ class Kind(StrEnum):
     SLOW = "slow"
     """Everything on the way to the victims takes longer."""
     DISK_FULL = "disk-full"
-    """Every write to disk fails; the end lets them succeed and starts the broker anew."""
+    """The file system has no free space (ENOSPC); the end frees it. The broker is not restarted."""
+    DISK_FAILS = "disk-fails"
+    """Every write to disk fails (EFBIG); the end lets them succeed and restarts the broker."""
+    NO_DESCRIPTORS = "no-descriptors"
+    """The process cannot open any more files or sockets (EMFILE); the end lifts the limit. The broker is not restarted."""
     CLOCK = "clock"
     """The wall clock is wrong."""
     WIPE = "wipe"
     """All brokers are killed; the victim's data is deleted, and it is started alone. The end starts the others."""
+    LOSE_PARTITION = "lose-partition"
+    """All brokers are killed; the victim loses a partition's folder or the end of its log and is started alone. The end
+    starts the others."""
+    FLIP_BIT = "flip-bit"
+    """One bit on the leader's disk is flipped, and a follower loses its partition folder and copies the log again."""
+    RESTART_UNSEEN = "restart-unseen"
+    """The leader is killed and restarted while the controller is paused, after an ISR change that the controller has not
+    heard of. The end kills the leader and the controller and leaves the replica that had joined."""
     MIN_INSYNC = "min-insync"
     """The topic's min.insync.replicas is lowered to 1; the end raises it again."""
     REASSIGN = "reassign"
@@ -58,6 +70,8 @@ class Role(StrEnum):
 
     LEADER = "leader"
     """Of one partition."""
+    OTHER_LEADER = "other-leader"
+    """The leader of a partition that the controller does not lead."""
     FOLLOWER = "follower"
     """One replica of a partition that does not lead it."""
     FOLLOWERS = "followers"
@@ -83,6 +97,9 @@ class Role(StrEnum):
     """No node: the topic itself, or one partition of it."""
 
 
+ALL_REPLICAS_KINDS = frozenset({Kind.WIPE, Kind.LOSE_PARTITION, Kind.FLIP_BIT, Kind.RESTART_UNSEEN})
+"""Faults that begin only while every replica is in sync and no other fault lasts, and that affect all brokers."""
+
 BROKER_ROLES_OF_ONE = frozenset({Role.LEADER, Role.FOLLOWER, Role.CONTROLLER, Role.BROKER})
 
 TOPIC_KINDS = frozenset({Kind.MIN_INSYNC, Kind.REASSIGN})
@@ -98,6 +115,8 @@ SILENT = frozenset(
         Kind.LOSE_ANSWERS,
         Kind.LATE_ANSWERS,
         Kind.DISK_FULL,
+        Kind.DISK_FAILS,
+        Kind.NO_DESCRIPTORS,
     }
 )
 """Faults that others learn of by waiting: no connection closes."""

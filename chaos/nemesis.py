@@ -6,17 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from ottla.chaos.faults import CLIENTS, Fault, Kind, NotOffered, Step
+from ottla.chaos.faults import ALL_REPLICAS_KINDS, CLIENTS, Fault, Kind, NotOffered, Step
 from ottla.chaos.history import Event, Expectation
 from ottla.chaos.schedule import grace_s
+from ottla.chaos.sequences import ALONE_S, FaultSequences, Undo
 from ottla.chaos.targets.target import Target, broker_id, names
 from ottla.chaos.topic_faults import TopicFaults
 from ottla.chaos.victims import who
 from ottla.chaos.watcher import View, Watcher
 from ottla.wire.errors import OttlaError
-
-ALONE_S = 0.15
-"""How long the others stand still before a leader is killed ahead of them, or clients hear nothing before it sleeps."""
 
 POSTPONED_S = 5.0
 """So long a fault is put off whose victims suffer already, or which has none at the moment. Its end is not put off."""
@@ -25,8 +23,6 @@ POSTPONED_STEP_S = 0.2
 
 SLOW_S = 0.15
 SKEW_S = 3600.0
-
-Undo = Callable[[], None]
 
 
 class _NotNow(Exception):
@@ -146,10 +142,12 @@ class Nemesis:
 
     def _touched(self, fault: Fault, victims: list[str], view: View) -> list[str]:
         """All who suffer from a fault: more than its victims, with some."""
-        if fault.kind is Kind.WIPE:
-            others = [node for node in self._target.brokers() if node not in victims]
+        if fault.kind in ALL_REPLICAS_KINDS:
             if self.busy or not self._whole(view) or not self._watcher.all_in_sync():
-                raise _NotNow("somebody else may lack records: one disk at a time is lost")
+                raise _NotNow("another broker may lack records: one disk at a time loses some")
+            others = [node for node in self._target.brokers() if node not in victims]
+            if fault.kind is Kind.RESTART_UNSEEN:
+                return [*victims, *self._joins_and_controller(others, view)]
             return [*victims, *others]
         if fault.kind is Kind.BAD_ELECTION:
             part = view.partitions[fault.pick % len(view.partitions)]
@@ -164,18 +162,26 @@ class Nemesis:
     def _do(self, fault: Fault, victims: list[str], touched: list[str], peers: list[str]) -> Undo:
         """Begin a fault, and give back what ends it."""
         target = self._target
+        partition = self._partition_of(victims[0], fault.pick)
         if fault.kind is Kind.WIPE:
-            return self._wipe(*touched)
+            return self._sequences.wipe(*touched)
+        if fault.kind is Kind.LOSE_PARTITION:
+            return self._sequences.lose_partition(partition, fault.pick, *touched)
+        if fault.kind is Kind.FLIP_BIT:
+            return self._sequences.flip_bit(partition, *touched[:2])
         if fault.kind is Kind.BAD_ELECTION:
-            return self._bad_election(fault.pick % len(self._partitions), *touched)
+            return self._sequences.bad_election(partition, *touched)
+        if fault.kind is Kind.RESTART_UNSEEN:
+            return self._sequences.restart_unseen(partition, *touched)
         if fault.kind is Kind.MIN_INSYNC:
             return self._lower_min_insync()
         if fault.kind is Kind.REASSIGN:
-            return self._move_twice(fault.pick % len(self._partitions))
+            return self._move_twice(partition)
         if fault.kind is Kind.KILL:
             return self._each(victims, target.kill, target.start)
         if fault.kind is Kind.KILL_AHEAD:
-            return self._kill_ahead(victims)
+            others = [node for node in target.brokers() if node not in victims and node not in self.busy]
+            return self._sequences.kill_ahead(victims, others)
         if fault.kind in (Kind.STOP, Kind.RESTART):
             return self._each(victims, target.stop, target.start)
         if fault.kind is Kind.PAUSE:
@@ -191,7 +197,11 @@ class Nemesis:
                 victims, lambda node: target.skew_clock(node, SKEW_S), lambda node: target.skew_clock(node, 0.0)
             )
         if fault.kind is Kind.DISK_FULL:
-            return self._each(victims, target.fill_disk, self._free_and_restart)
+            return self._each(victims, target.fill_disk, target.free_disk)
+        if fault.kind is Kind.DISK_FAILS:
+            return self._each(victims, target.fail_writes, self._mend_writes_and_restart)
+        if fault.kind is Kind.NO_DESCRIPTORS:
+            return self._each(victims, target.exhaust_descriptors, target.free_descriptors)
         if fault.kind is Kind.ISOLATE:
             everybody = [*target.brokers(), *target.zookeepers(), CLIENTS]
             peers = [node for node in everybody if node not in victims]
@@ -221,39 +231,22 @@ class Nemesis:
 
         return end
 
-    def _kill_ahead(self, victims: list[str]) -> Undo:
-        others = [node for node in self._target.brokers() if node not in victims and node not in self.busy]
-        resume = self._each(others, self._target.pause, self._target.resume)
-        try:
-            time.sleep(ALONE_S)
-            return self._each(victims, self._target.kill, self._target.start)
-        finally:
-            resume()
+    def _joins_and_controller(self, others: list[str], view: View) -> list[str]:
+        """Of the two brokers that do not lead: the one that is not the controller, then the controller."""
+        controller = f"broker{view.controller}"
+        if controller not in others or len(others) != 2:
+            raise _NotNow("the controller leads the partition")
+        return sorted(others, key=lambda node: node == controller)
 
-    def _wipe(self, victim: str, *others: str) -> Undo:
-        """Nobody else loses anything: every acknowledged record is on another disk, too."""
+    def _partition_of(self, victim: str, pick: int) -> int:
+        """A partition that the victim leads, from ``pick`` on; just the picked one if it leads none."""
+        count, partitions = len(self._partitions), self._watcher.view.partitions
+        turned = [number % count for number in range(pick, pick + count)]
+        return next((n for n in turned if n < len(partitions) and names([partitions[n].leader]) == [victim]), turned[0])
 
-        def end() -> None:
-            for node in others:
-                if not self._target.running(node):
-                    self._target.start(node)
-
-        self._target.kill_together([victim, *others])
-        self._target.wipe(victim)
-        self._target.start(victim)
-        return end
-
-    def _bad_election(self, partition: int, leader: str, successor: str) -> Undo:
-        topic = self._the_topic.name
-        self._target.spoil_epochs(successor, topic, partition)
-        self._target.kill(leader)
-
-        def end() -> None:
-            self._target.mend_epochs(successor, topic, partition)
-            self._restart(successor)
-            self._target.start(leader)
-
-        return end
+    @property
+    def _sequences(self) -> FaultSequences:
+        return FaultSequences(self._target, self._the_topic.name)
 
     @property
     def _the_topic(self) -> TopicFaults:
@@ -271,15 +264,10 @@ class Nemesis:
         topic.move_twice(partition, self._watcher.view, [broker_id(node) for node in self._target.brokers()])
         return lambda: _if_anybody_answers(lambda: topic.move_back(partition))
 
-    def _restart(self, node: str) -> None:
-        if self._target.running(node):
-            self._target.kill(node)
-        self._target.start(node)
-
-    def _free_and_restart(self, node: str) -> None:
-        """A log that failed stays failed until its broker is started anew."""
-        self._target.free_disk(node)
-        self._restart(node)
+    def _mend_writes_and_restart(self, node: str) -> None:
+        """A log that failed stays failed until its broker is restarted."""
+        self._target.mend_writes(node)
+        self._sequences.restart(node)
 
     def _cut(self, kind: Kind, victims: list[str], peers: list[str]) -> Undo:
         pairs: list[tuple[str, str]] = []

@@ -20,6 +20,10 @@ class Shape:
     partitions: int = 3
     replication: int = 3
     min_insync: int = 2
+    session_s: float | None = None
+    """The ZooKeeper session timeout of the brokers, if the target may choose it."""
+    small_disks: bool = False
+    """Whether each broker has a file system of its own, which can be filled."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,35 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         _rounds("lose-answers", "acks that never arrive, connections reset", _lose_answers, Kind.LOSE_ANSWERS),
         _one("follower-slow", "a slow way to one follower and back", Fault(Kind.SLOW, Role.FOLLOWER), progress=True),
-        _one("disk-full", "a leader whose disk takes nothing more", Fault(Kind.DISK_FULL, Role.LEADER)),
+        _one(
+            "disk-full",
+            "the disk of a leader is full, then has room again",
+            Fault(Kind.DISK_FULL, Role.LEADER),
+            shape=Shape(small_disks=True),
+        ),
+        _one("disk-fails", "every write to the disk of a leader fails", Fault(Kind.DISK_FAILS, Role.LEADER)),
+        _one(
+            "no-descriptors",
+            "a leader can open no files and sockets for some seconds",
+            Fault(Kind.NO_DESCRIPTORS, Role.LEADER),
+        ),
+        _timed(
+            "lost-partition",
+            "all brokers are killed, and a leader without a partition's folder or the end of its log is started first",
+            Fault(Kind.LOSE_PARTITION, Role.LEADER),
+            alone_s,
+        ),
+        _one(
+            "flipped-bit",
+            "one bit on a leader's disk is flipped, and a follower copies the log again",
+            Fault(Kind.FLIP_BIT, Role.LEADER),
+        ),
+        _one(
+            "restarted-unseen",
+            "a leader is restarted under a paused controller, after an ISR change that only ZooKeeper has",
+            Fault(Kind.RESTART_UNSEEN, Role.OTHER_LEADER),
+            shape=Shape(session_s=12.0),
+        ),
         _one("zookeeper-leader-killed", "the leader of the ensemble, -9", Fault(Kind.KILL, Role.ZOOKEEPER_LEADER)),
         _one(
             "zookeeper-majority-down",

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from ottla.chaos.faults import BROKER_ROLES_OF_ONE, SILENT, TOPIC_KINDS, Fault, Kind, Role, Step
+from ottla.chaos.faults import ALL_REPLICAS_KINDS, BROKER_ROLES_OF_ONE, SILENT, TOPIC_KINDS, Fault, Kind, Role, Step
 
 QUIET_S = 3.0
 """Between two rounds, so that what was down comes back before the next blow."""
@@ -29,8 +29,10 @@ def leaves_a_quorum(faults: Collection[Fault]) -> bool:
     hurt = [fault for fault in faults if not fault.victim.startswith("zookeeper") and fault.kind not in spares]
     if hurt and any(fault.kind is Kind.REASSIGN for fault in faults):
         return False  # a partition that is moved may have fewer replicas for a while
-    if any(fault.kind in (Kind.WIPE, Kind.BAD_ELECTION) for fault in hurt):
+    if any(fault.kind in ALL_REPLICAS_KINDS or fault.kind is Kind.BAD_ELECTION for fault in hurt):
         return False  # more than one broker suffers
+    if any(fault.kind in (Kind.DISK_FULL, Kind.NO_DESCRIPTORS) for fault in hurt):
+        return False  # a leader without room refuses records and stays leader
     if any(fault.victim not in BROKER_ROLES_OF_ONE for fault in hurt) or len(hurt) > 1:
         return False
     if any(fault.kind in (Kind.CUT, Kind.CUT_FROM, Kind.CUT_TO) and not _from_zookeeper(fault) for fault in hurt):
@@ -86,6 +88,10 @@ _MENU: tuple[tuple[Kind, Role, Role | None], ...] = (
     (Kind.SLOW, Role.LEADER, None),
     (Kind.DISK_FULL, Role.LEADER, None),
     (Kind.DISK_FULL, Role.FOLLOWER, None),
+    (Kind.DISK_FAILS, Role.LEADER, None),
+    (Kind.DISK_FAILS, Role.FOLLOWER, None),
+    (Kind.NO_DESCRIPTORS, Role.LEADER, None),
+    (Kind.NO_DESCRIPTORS, Role.FOLLOWER, None),
     (Kind.CLOCK, Role.BROKER, None),
     (Kind.KILL, Role.ZOOKEEPER_LEADER, None),
     (Kind.PAUSE, Role.ZOOKEEPER_LEADER, None),
@@ -93,6 +99,9 @@ _MENU: tuple[tuple[Kind, Role, Role | None], ...] = (
     (Kind.KILL, Role.ZOOKEEPER_MAJORITY, None),
     (Kind.WIPE, Role.LEADER, None),
     (Kind.WIPE, Role.BROKER, None),
+    (Kind.LOSE_PARTITION, Role.LEADER, None),
+    (Kind.LOSE_PARTITION, Role.LEADER, None),
+    (Kind.FLIP_BIT, Role.LEADER, None),
     (Kind.MIN_INSYNC, Role.TOPIC, None),
     (Kind.MIN_INSYNC, Role.TOPIC, None),
     (Kind.REASSIGN, Role.TOPIC, None),
@@ -121,7 +130,7 @@ def _lasts_s(kind: Kind, session_s: float, chance: random.Random) -> float:
     """Some pass before anybody has noticed, some outlast the session, some outlast everything."""
     if kind in (Kind.RESTART, Kind.LOSE_ANSWERS):
         return chance.uniform(0.5, 2.0)
-    if kind is Kind.WIPE:
+    if kind in (Kind.WIPE, Kind.LOSE_PARTITION):
         return alone_s(session_s, chance)
     if kind is Kind.LATE_ANSWERS or (kind is Kind.PAUSE and chance.random() < 0.5):
         return late_s(session_s, chance)

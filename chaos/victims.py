@@ -17,6 +17,9 @@ def who(target: Target, role: Role, pick: int, view: View) -> list[str]:
     followers = [broker for broker in part.replicas if broker != part.leader]
     if role is Role.LEADER:
         return names([part.leader]) if part.leader >= 0 else []
+    if role is Role.OTHER_LEADER:
+        turned = [*view.partitions[pick % len(view.partitions) :], *view.partitions]
+        return names([one.leader for one in turned if one.leader not in (-1, view.controller)][:1])
     if role is Role.FOLLOWER:
         return names(_one(followers, pick))
     if role is Role.FOLLOWERS:

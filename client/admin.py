@@ -36,7 +36,7 @@ from ottla.client.wanted import (
 )
 from ottla.wire import admin as wire
 from ottla.wire.admin import TOPIC_RESOURCE, ElectionType, TopicResult
-from ottla.wire.errors import EligibleLeadersNotAvailable, UnknownTopicOrPartition
+from ottla.wire.errors import EligibleLeadersNotAvailable, UnknownTopicOrPartition, error_for
 from ottla.wire.messages import EARLIEST, LATEST, PartitionName
 from ottla.wire.names import TopicPartition, check_topic_name
 from ottla.wire.requests import MetadataResponse, TopicMetadata
@@ -327,8 +327,10 @@ class AsyncAdmin:
         """A topic's id, config overrides and partitions (leader, replicas, isr, leader_epoch)."""
         check_topic_name(name)
         topic = (await self._metadata([name], timeout)).topics[0]
-        if topic.error_code:
+        if topic.error_code == UnknownTopicOrPartition.code:
             raise UnknownTopicOrPartition(f"topic {name!r} does not exist", topic=name)
+        if topic.error_code:
+            raise error_for(topic.error_code, topic.error_message, topic=name)
         return topic
 
     async def describe_cluster(self, *, timeout: float = DEFAULT_TIMEOUT_S) -> MetadataResponse:

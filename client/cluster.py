@@ -15,6 +15,7 @@ from ottla.wire.errors import (
     BrokerNotAvailable,
     ClientClosed,
     ClientTimeout,
+    InvalidRequest,
     LeaderNotAvailable,
     NetworkException,
     NoBrokersAvailable,
@@ -40,6 +41,10 @@ IMPATIENT_S = 1.0
 
 CHECK_S = 1.0
 """How often somebody who waits for a broker's answer looks whether that broker still is the one to ask."""
+
+
+OTHERS_ASKED = 2
+"""How many more brokers are asked where one is cut off from ZooKeeper; if all of them are, ZooKeeper is down."""
 
 
 class NobodyAnswers(NoBrokersAvailable):
@@ -138,7 +143,7 @@ class Cluster:
 
     async def metadata(self, topics: list[str] | None) -> MetadataResponse:
         """Ask any broker for these topics, or all; who knows less than others have told before does not count."""
-        answer = await self.ask_any(MetadataRequest(topics), MetadataResponse, self._check_version)
+        answer = await self.ask_any(MetadataRequest(topics), MetadataResponse, self._check_version, _is_in_doubt)
         self._learn(answer)
         return answer
 
@@ -203,8 +208,18 @@ class Cluster:
 
     # --- asking ----------------------------------------------------------------------------------------------------------
 
-    async def ask_any(self, request: Request, kind: type[M], check: Callable[[M], None] = lambda _: None) -> M:
-        """Ask the brokers that are known, then those of bootstrap_servers, until one answers and ``check`` does not raise."""
+    async def ask_any(
+        self,
+        request: Request,
+        kind: type[M],
+        check: Callable[[M], None] = lambda _: None,
+        is_in_doubt: Callable[[M], bool] = lambda _: False,
+    ) -> M:
+        """Ask the brokers that are known, then those of bootstrap_servers, until one answers and ``check`` does not raise.
+
+        An answer in doubt counts if none of the next OTHERS_ASKED brokers has another one.
+        """
+        doubtful: list[M] = []
         known = [(broker.host, broker.port) for broker in self.brokers.values()]
         addresses = self._connections.likely_first(known + self._config.addresses)
         for address in addresses:
@@ -216,11 +231,20 @@ class Cluster:
             except ClientClosed:
                 if self.closed:
                     raise
+            except InvalidRequest:
+                raise  # every broker would say the same
             except OttlaError as error:
                 self._connections.failed(address, error)
             else:
                 self._connections.answered(address)
-                return answer
+                if not is_in_doubt(answer):
+                    return answer
+                doubtful.append(answer)
+                self._connections.suspect("{}:{}".format(*address))  # next time the others are asked first
+                if len(doubtful) > OTHERS_ASKED:
+                    break
+        if doubtful:
+            return doubtful[0]
         raise NobodyAnswers(f"no broker answered; {self.tried()}", hint="is the cluster up? `ottla status` tells")
 
     async def ask_controller(self, request: Request, kind: type[M], timeout_s: float) -> M:
@@ -320,6 +344,10 @@ class Cluster:
             return "tried " + ", ".join(f"{address} ({why})" for address, why in self._connections.tried.items())
         addresses = [f"{broker.host}:{broker.port}" for broker in self.brokers.values()]
         return "brokers are " + ", ".join(addresses or [f"{host}:{port}" for host, port in self._config.addresses])
+
+
+def _is_in_doubt(answer: MetadataResponse) -> bool:
+    return answer.in_doubt
 
 
 def newest(told: TopicMetadata, known: TopicMetadata | None) -> TopicMetadata:

@@ -21,6 +21,10 @@ from ottla.wire.batch import Buffer
 from ottla.wire.dialect import Dialect, IncomingRequest, UnreadableRequest
 from ottla.wire.errors import RemoteProtocolError
 from ottla.wire.framing import FRAME_MAX, BufferPool, FrameReader
+from ottla.wire.messages import Api
+
+PROVING = (Api.API_VERSIONS, Api.BROKER_HANDSHAKE)
+"""What a peer may ask before it has proven to be a broker, where only brokers are served."""
 
 _GONE = (7, 8)
 """TCP_CLOSE and TCP_CLOSE_WAIT: the peer has reset the connection, or says nothing more."""
@@ -40,6 +44,9 @@ class Limits:
     pending_frames_bytes: int = 512 * 1024 * 1024  # half-received frames of all connections together
     connections: int = 10_000
     connections_per_ip: int = 5_000
+    descriptors: int = 2**31  # of a number from there on only connections from brokers are served
+    proving: int = 32  # such connections at once that have not proven yet to come from a broker
+    proving_s: float = 2.0  # how long they have
     requests_in_flight: int = 256  # of one connection; then it is not read any more
     write_buffer_high: int = (
         4 * 1024 * 1024
@@ -63,6 +70,7 @@ class Host(Protocol):
 
     def admit(self, connection: "Connection") -> bool: ...
     def forget(self, connection: "Connection") -> None: ...
+    def turn_away(self, connection: "Connection") -> None: ...
     def complain(self, connection: "Connection", why: str) -> None: ...
     def count_unsent(self, count: int) -> None: ...
 
@@ -98,6 +106,8 @@ class Connection(asyncio.BufferedProtocol):
         """The name of the listener through which the peer came in."""
         self.principal: Principal = ANONYMOUS
         """Whom the peer has proven to be."""
+        self.must_prove = False
+        """Whether only a broker is served over this connection, because descriptors are nearly exhausted."""
 
     # --- asyncio -----------------------------------------------------------------------------------------------------
 
@@ -187,6 +197,10 @@ class Connection(asyncio.BufferedProtocol):
             self._reader.on_longer = None
         if isinstance(request, UnreadableRequest):
             self._answer(dialect.encode_error(request, request.error))
+            return
+        if self.is_proving and request.api not in PROVING:
+            self._host.turn_away(self)
+            self.abort()
             return
         reply = self._handler(request, self)
         if isinstance(reply, Reply):
@@ -325,12 +339,27 @@ class Connection(asyncio.BufferedProtocol):
             return "it was idle"
         return None
 
+    def proves_too_slowly(self, now: float) -> bool:
+        """Whether only a broker is served over this connection, and it should have proven by now to come from one."""
+        return self.is_proving and now - self._opened_at > self._limits.proving_s
+
     def has_gone(self) -> bool:
         """Whether the peer has hung up where we cannot see it: behind requests that we do not read at the moment."""
         if not self._read_paused or self._transport is None:
             return False
         sock = self._transport.get_extra_info("socket")
         return sock is not None and sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _GONE
+
+    @property
+    def is_proving(self) -> bool:
+        """Whether it must prove to come from a broker, and has not yet."""
+        return self.must_prove and self.principal is ANONYMOUS
+
+    @property
+    def descriptor(self) -> int:
+        """The number of its file descriptor: the kernel gives the lowest that is free."""
+        sock = self._transport.get_extra_info("socket") if self._transport is not None else None
+        return sock.fileno() if sock is not None else -1
 
     def refuse(self, why: str) -> None:
         """For a handler that caught the peer cheating: hang up after its answer, and say so in the log."""

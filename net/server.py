@@ -20,6 +20,9 @@ SWEEP_S = 1.0
 COMPLAINTS_PER_SWEEP = 5
 """A peer that sends garbage in a loop must not fill the disk with our complaints about it."""
 
+CALM_S = 10.0
+"""How long descriptors must suffice for every connection until a shortage of them counts as over."""
+
 BACKLOG = 1024
 
 RECOUNTS = 8
@@ -44,9 +47,14 @@ class Server:
         self.pool = BufferPool(self.limits.pending_frames_bytes)
         self.connections: set[Connection] = set()
         self.refused = 0
+        self.turned_away = 0
+        """Connections that were closed because descriptors are nearly exhausted."""
         self.on_closed: list[Callable[[Connection], None]] = []
         """All are called when a connection has ended."""
         self._per_ip: Counter[str] = Counter()
+        self._proving: set[Connection] = set()
+        self._short_since: float | None = None
+        self._short_until = 0.0
         self._complaints = 0
         self._unsent_at_most = 0
         self._empty = asyncio.Event()
@@ -86,11 +94,46 @@ class Server:
                 connection, f"there are {len(self.connections)} connections, {self._per_ip[connection.ip]} of its own"
             )
             return False
+        if connection.descriptor >= limits.descriptors and not self._may_prove(connection):
+            return False
         self.connections.add(connection)
         self._per_ip[connection.ip] += 1
         return True
 
+    def _may_prove(self, connection: Connection) -> bool:
+        """Descriptors are nearly exhausted: the rest is for logs and for brokers, and this may be one."""
+        now = time.monotonic()
+        self._short_until = now + CALM_S
+        if self._short_since is None:
+            self._short_since = now
+            logger.warning(
+                "file descriptors are nearly exhausted: clients are turned away descriptor=%d clients_below=%d connections=%d:"
+                " raise the limit of open files, or have fewer clients and partitions",
+                connection.descriptor, self.limits.descriptors, len(self.connections),
+            )  # fmt: skip
+        self._proving = {other for other in self._proving if other in self.connections and other.is_proving}
+        if len(self._proving) >= self.limits.proving:
+            self.turn_away(connection)
+            return False
+        connection.must_prove = True
+        self._proving.add(connection)
+        return True
+
+    def turn_away(self, connection: Connection) -> None:
+        """A client cannot be served for want of descriptors."""
+        self.turned_away += 1
+
+    def _note_calm(self, now: float) -> None:
+        """Log the end of an episode in which clients were turned away."""
+        if self._short_since is not None and now > self._short_until:
+            logger.info(
+                "clients are let in again after=%.1fs turned_away=%d connections=%d",
+                self._short_until - CALM_S - self._short_since, self.turned_away, len(self.connections),
+            )  # fmt: skip
+            self._short_since = None
+
     def forget(self, connection: Connection) -> None:
+        self._proving.discard(connection)
         if connection in self.connections:
             self.connections.remove(connection)
             self._per_ip[connection.ip] -= 1
@@ -134,7 +177,12 @@ class Server:
         if self._complaints > COMPLAINTS_PER_SWEEP:
             logger.warning("closed more connections count=%d", self._complaints - COMPLAINTS_PER_SWEEP)
         self._complaints = 0
+        self._note_calm(now)
         for connection in list(self.connections):
+            if connection.proves_too_slowly(now):
+                self.turn_away(connection)
+                connection.abort()
+                continue
             why = connection.overdue(now)
             if why is not None:
                 self.complain(connection, why)
@@ -156,6 +204,7 @@ class _Door:
         self.turn = server.turn
         self.admit = server.admit
         self.forget = server.forget
+        self.turn_away = server.turn_away
         self.complain = server.complain
         self.count_unsent = server.count_unsent
 

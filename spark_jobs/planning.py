@@ -12,7 +12,7 @@ from ottla.spark_jobs.clusters import APPEAR_S, cluster_for, unknown_topic, unre
 from ottla.spark_jobs.errors import data_lost
 from ottla.spark_jobs.options import ReadOptions, TopicChoice
 from ottla.spark_jobs.positions import Offsets, Position
-from ottla.wire.errors import ConfigError, OttlaError, UnknownTopicOrPartition
+from ottla.wire.errors import ConfigError, OttlaError, UnknownTopicOrPartition, error_for
 from ottla.wire.messages import EARLIEST, LATEST
 from ottla.wire.names import TopicPartition
 
@@ -146,7 +146,10 @@ class BrokerCatalog:
 async def _ask(cluster: Cluster, choice: TopicChoice, gone: set[str]) -> Partitions:
     if choice.pattern is not None:
         answer = await cluster.metadata(None)
-        topics = {topic.name: topic for topic in answer.topics if not topic.error_code and choice.wants(topic.name, 0)}
+        topics = {topic.name: topic for topic in answer.topics if choice.wants(topic.name, 0)}
+        for topic in topics.values():
+            if topic.error_code:  # it does not fit into the answer: what is wanted must not be left out without a word
+                raise error_for(topic.error_code, topic.error_message, topic=topic.name)
         cluster.watched.update(topics)
         cluster.topics.update({name: topic for name, topic in topics.items() if name not in cluster.topics})
     else:

@@ -126,6 +126,24 @@ class UpdateMetadataRequest(ControlRequest):
     """All that brokers were told while they run."""
 
 
+class PeerMetadataResponse(Message):
+    """One piece of what a broker knows of the cluster; no ``update`` if that is not newer than what was named."""
+
+    has_zookeeper: bool
+    """Whether its ZooKeeper session surely lives, so that the controller tells it what changes."""
+    update: UpdateMetadataRequest | None = None
+
+
+class PeerMetadataRequest(Request):
+    """A broker that is cut off from ZooKeeper, whom no controller tells anything, asks another one what it knows."""
+
+    api = Api.PEER_METADATA
+    response = PeerMetadataResponse
+    version: tuple[int, int]
+    """The version of what the asking broker knows."""
+    piece: int = 0
+
+
 class ControlledShutdownResponse(Message):
     still_led: list[PartitionName]
 
@@ -139,6 +157,9 @@ class ControlledShutdownRequest(Request):
     broker_epoch: int
     failed: list[PartitionName] | None = None
     """The broker does not stop, but its disk failed under these: move those away."""
+    damaged: list[PartitionName] | None = None
+    """Its copies of these have a damaged batch: they must not count where another replica in sync can lead. ``failed`` is given
+    with it, perhaps empty: a controller of an earlier version does not know this field."""
 
 
 class StopReplicaPart(Message):

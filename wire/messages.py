@@ -66,7 +66,8 @@ class Api(IntEnum):
     WITNESS = 1001
     BEGIN_WRITE = 1002
     END_WRITE = 1003
-    UNREACHABLE_LEADERS = 1004
+    PEER_METADATA = 1004
+    UNREACHABLE_LEADERS = 1005
 
 
 class Message(msgspec.Struct, array_like=True, gc=False):

@@ -67,6 +67,8 @@ class MetadataResponse(Message):
     """How new this is: the epoch of the controller that told it, and its count. Of two answers, the larger is the later one."""
     departed: tuple[BrokerEndpoint, ...] = ()
     """Brokers that left a moment ago: Kafka's clients are told of them a little longer (cluster_view.py), ours need not be."""
+    in_doubt: bool = False
+    """Whether the broker is cut off from ZooKeeper and from all brokers that are not: others may know more."""
 
 
 class MetadataRequest(Request):
@@ -142,6 +144,8 @@ class FetchPart(Message):
     """The topic that a follower has: another one may have had the same name."""
     log_start_offset: int = -1
     """Where a follower's log begins, as it stands on its disk."""
+    damaged: bool = False
+    """Whether the batch at ``offset`` came damaged to a follower: the leader looks at its own copy."""
 
 
 class FetchPartResult(Failure):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ottla.zk.errors import NoNode
 from ottla.zk.session.session import ZkSession
 from ottla.zk.znodes.brokers import BrokerClockZnode
+from ottla.zk.znodes.json_fields import MalformedZnode
 
 _ANY_VERSION = -1
 
@@ -33,10 +34,15 @@ async def write_clock(session: ZkSession, broker_id: int, now_ms: int) -> ClockR
     return ClockReading(now_ms, stat.mtime_ms)
 
 
+async def brokers_with_clocks(session: ZkSession) -> list[int]:
+    """The ids of all brokers that ever wrote their time, the smallest first."""
+    return sorted(int(name) for name in await session.children(BrokerClockZnode.PARENT) if name.isdecimal())
+
+
 async def read_clock(session: ZkSession, broker_id: int) -> ClockReading | None:
-    """What a broker last wrote; None if it never did."""
+    """What a broker last wrote; None if it never did, or if that cannot be read."""
     try:
         data, stat = await session.get(BrokerClockZnode.path(broker_id))
-    except NoNode:
+        return ClockReading(BrokerClockZnode.decode(broker_id, data).now_ms, stat.mtime_ms) if data else None
+    except (NoNode, MalformedZnode):
         return None
-    return ClockReading(BrokerClockZnode.decode(broker_id, data).now_ms, stat.mtime_ms) if data else None

@@ -5,7 +5,7 @@ has happened, however many partitions there are. An append looks up who wants th
 Sessions end with their connection. Nothing here waits; all of it is compiled.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 from ottla.broker.api.parts import ANSWER_MAX, client_error
 from ottla.broker.cluster_view import ClusterView
@@ -16,7 +16,8 @@ from ottla.broker.replication.partitions import Partitions
 from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
 from ottla.wire.batch import Buffer
-from ottla.wire.errors import FetchSessionIdNotFound, OttlaError
+from ottla.wire.errors import FetchSessionIdNotFound, NotLeaderOrFollower, OttlaError
+from ottla.wire.names import NO_EPOCH, NO_LEADER
 from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
 WAIT_MAX_S = 300.0
@@ -213,7 +214,16 @@ class ConsumerSession:
         if waiting is not None and not self.peer.takes(waiting):
             return self._nothing()
         self._look()
+        if self._sessions.is_isolated():
+            self._refuse_those_without_records()
         return self._gather() or self._nothing()
+
+    def _refuse_those_without_records(self) -> None:
+        for wanted in self._wanted.values():
+            if not wanted.answered and wanted not in self._news and wanted not in self._refused:
+                error = isolated_leader(self._sessions.partitions.get(wanted.part.topic, wanted.part.partition))
+                if error is not None:
+                    self._refuse(wanted, error)
 
     def _gather(self) -> Reply | None:
         """An answer of all that is refused and of as many records as may be, if there is anything."""
@@ -291,6 +301,8 @@ class ConsumerSessions:
         self.room = room
         self.bytes_out = bytes_out
         self.kept_max = KEPT_MAX
+        self.is_isolated: Callable[[], bool] = lambda: False
+        """Whether this broker reaches neither ZooKeeper nor any other broker."""
         self._sessions: dict[Hashable, ConsumerSession] = {}
         self._watched: dict[PartitionKey, dict[Wanted, None]] = {}
         self._kept = 0
@@ -358,9 +370,27 @@ class ConsumerSessions:
                 wanted.session.touch(wanted)
 
 
+class IsolatedLeader(NotLeaderOrFollower):
+    """Perhaps this broker leads a partition no more, and it reaches nobody who could tell."""
+
+
+def isolated_leader(partition: Partition | None) -> OttlaError | None:
+    """Why an isolated broker does not just say that a partition has no more records: another broker may have some.
+
+    None for a partition without other replicas, which nobody else can lead.
+    """
+    if partition is None or len(partition.replicas) < 2:
+        return None
+    return IsolatedLeader(
+        f"this broker is cut off from ZooKeeper and all other brokers, and may lead {partition.where} no more"
+    )
+
+
 def refusal(part: FetchPart, why: OttlaError, partitions: Partitions, view: ClusterView) -> FetchPartResult:
     """The answer of a part that cannot be read: why, and who leads it as far as known."""
-    leader, leader_epoch = view.leader_of(part.topic, part.partition)
+    leader, leader_epoch = NO_LEADER, NO_EPOCH
+    if not isinstance(why, IsolatedLeader):
+        leader, leader_epoch = view.leader_of(part.topic, part.partition)
     why = client_error(why, part.topic, leader)
     start = partitions.log_start_offset(part.topic, part.partition)
     return FetchPartResult(

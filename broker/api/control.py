@@ -8,6 +8,7 @@ from typing import Any
 from ottla.broker.api.later import later
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.controller.claims import ControllerClaims
+from ottla.broker.controller.decisions.pieces import in_pieces
 from ottla.broker.peers import PATIENT_PROBE_TIMEOUT_S, BrokerPrincipal, Handshakes, Identity, probe
 from ottla.broker.replication.partitions import Partitions
 from ottla.net.peer import Peer
@@ -17,13 +18,15 @@ from ottla.wire.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     Order,
+    PeerMetadataRequest,
+    PeerMetadataResponse,
     StopReplicaRequest,
     UpdateMetadataRequest,
     WitnessRequest,
     WitnessResponse,
 )
 from ottla.wire.dialect import IncomingRequest
-from ottla.wire.errors import BrokerNotAvailable, ClusterAuthorizationFailed, StaleBrokerEpoch
+from ottla.wire.errors import BrokerNotAvailable, ClusterAuthorizationFailed, InvalidRequest, StaleBrokerEpoch
 from ottla.wire.messages import Done, PartitionName
 
 logger = logging.getLogger(__name__)
@@ -43,7 +46,10 @@ class ControlHandlers:
         partitions: Partitions,
         view: ClusterView,
         claims: ControllerClaims,
+        is_cut_off: Callable[[], bool],
     ) -> None:
+        """``is_cut_off``: whether ZooKeeper may have given this broker up, so that the controller tells it nothing."""
+        self._is_cut_off = is_cut_off
         self._identity = identity
         self._handshakes = handshakes
         self._partitions = partitions
@@ -72,6 +78,20 @@ class ControlHandlers:
             raise BrokerNotAvailable(f"the address of broker {broker_id} is not known here")
         found = await probe(endpoint, self._identity(), PATIENT_PROBE_TIMEOUT_S)
         return Reply(WitnessResponse(found.answered))
+
+    def peer_metadata(self, incoming: IncomingRequest, connection: Peer) -> Reply:
+        """Tell a broker that is cut off from ZooKeeper what this one knows, if that is newer."""
+        request = incoming.message
+        assert isinstance(request, PeerMetadataRequest)
+        has_zookeeper = not self._is_cut_off()
+        if not self._view.known or request.version >= self._view.version:
+            return Reply(PeerMetadataResponse(has_zookeeper))
+        pieces = in_pieces(self._view.as_update())
+        if not 0 <= request.piece < len(pieces):
+            raise InvalidRequest(f"piece {request.piece} of the metadata, which has {len(pieces)}")
+        piece = pieces[request.piece]
+        assert isinstance(piece, UpdateMetadataRequest)
+        return Reply(PeerMetadataResponse(has_zookeeper, piece))
 
     def leader_and_isr(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message

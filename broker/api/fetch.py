@@ -1,6 +1,6 @@
 """Fetch: give record batches of many partitions, waiting for enough of them if there are not."""
 
-from ottla.broker.api.consumer_sessions import WAIT_MAX_S, ConsumerSessions, refusal
+from ottla.broker.api.consumer_sessions import WAIT_MAX_S, ConsumerSessions, isolated_leader, refusal
 from ottla.broker.api.numbered_sessions import NumberedSessions, unknown_id
 from ottla.broker.api.parts import ANSWER_MAX, check_parts, check_parts_by_id
 from ottla.broker.api.replica_fetch import ReplicaFetchHandler
@@ -109,7 +109,10 @@ class FetchHandler:
         if fetch.waiting is not None and not connection.takes(fetch.waiting):
             fetch.may_read = False
         fetch.waiting = None
-        return self._reply_again(fetch, connection)
+        fetch.read()
+        if not fetch.size and self._sessions.is_isolated():
+            fetch.refuse_isolated()
+        return self._reply(fetch, connection)
 
     def _reply(self, fetch: "_Fetch", connection: Peer) -> Reply:
         self._bytes_out.count += fetch.size
@@ -221,6 +224,13 @@ class _Fetch:
             )
         )  # fmt: skip
         return size
+
+    def refuse_isolated(self) -> None:
+        """Where there is nothing to read, another leader may have more, of which this broker cannot hear."""
+        for place, (part, result) in enumerate(zip(self.request.parts, self.results, strict=True)):
+            why = isolated_leader(self._partitions.get(part.topic, part.partition)) if not result.error_code else None
+            if why is not None:
+                self.results[place] = refusal(part, why, self._partitions, self._view)
 
     def _refuse(self, part: FetchPart, why: OttlaError) -> int:
         """Answer a part that cannot be read."""

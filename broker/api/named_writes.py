@@ -1,7 +1,6 @@
 """BeginWrite and EndWrite: the numbers under which every attempt at a named write sends its records."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 
 from ottla.broker.api.later import later
@@ -27,8 +26,9 @@ from ottla.zk.session.session import ZkSession
 class NamedWriteHandlers:
     """Any broker answers: what counts stands in ZooKeeper."""
 
-    def __init__(self, session: ZkSession, new_id: Callable[[], Awaitable[int]]) -> None:
+    def __init__(self, session: ZkSession, new_id: Callable[[], Awaitable[int]], now_ms: Callable[[], int]) -> None:
         self._session = session
+        self._now_ms = now_ms
         self._new_id = new_id
 
     def begin(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
@@ -42,7 +42,7 @@ class NamedWriteHandlers:
             _check(request)
             if len(request.note) > NOTE_MAX:
                 raise InvalidRequest(f"a note of {len(request.note)} bytes; at most {NOTE_MAX} are kept")
-            begun = await begin_write(self._session, task, request.batch, request.note, _now_ms(), self._new_id)
+            begun = await begin_write(self._session, task, request.batch, request.note, self._now_ms(), self._new_id)
         except OttlaError as error:
             return Reply(BeginWriteResponse(*_failure(error)))
         return Reply(BeginWriteResponse(NO_ERROR, "", begun.producer_id, begun.epoch, begun.note, begun.done))
@@ -56,9 +56,9 @@ class NamedWriteHandlers:
         try:
             _check(request)
             if request.task == ALL_TASKS:
-                await end_writer(self._session, request.writer, _now_ms())
+                await end_writer(self._session, request.writer, self._now_ms())
             else:
-                await end_write(self._session, (request.writer, request.task), request.batch, _now_ms())
+                await end_write(self._session, (request.writer, request.task), request.batch, self._now_ms())
         except OttlaError as error:
             return Reply(EndWriteResponse(*_failure(error)))
         return Reply(EndWriteResponse(NO_ERROR, ""))
@@ -80,7 +80,3 @@ def _failure(error: OttlaError) -> tuple[int, str]:
         error = BrokerNotAvailable(f"named writes cannot be looked up at the moment: {error}")
     # An answer has no room for the hint but in its message, and whoever is refused needs it.
     return error.code, f"{error}; {error.hint}" if error.hint else str(error)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -1,6 +1,5 @@
 """Produce: append record batches to partitions that this broker leads."""
 
-import time
 from collections.abc import Callable
 
 from ottla.broker.api.parts import check_parts, client_error
@@ -45,8 +44,10 @@ class ProduceHandler:
         purgatory: Purgatory,
         metrics: Metrics,
         unsure: Callable[[], bool],
+        now_ms: Callable[[], int],
     ) -> None:
-        """``unsure`` tells whether ZooKeeper may have given this broker up."""
+        """``unsure`` tells whether ZooKeeper may have given this broker up, ``now_ms`` the time of day for timestamps."""
+        self._now_ms = now_ms
         self._unsure = unsure
         self._partitions = partitions
         self._view = view
@@ -90,7 +91,7 @@ class ProduceHandler:
                 raise NotLeaderOrFollower(
                     f"this broker is cut off from ZooKeeper and may lead {partition.where} no more"
                 )
-            appended = partition.append(records, int(time.time() * 1000), all_must_ack=acks == ACKS_ALL)
+            appended = partition.append(records, self._now_ms(), all_must_ack=acks == ACKS_ALL)
         except OttlaError as error:
             return self._failed(part, error)
         self._bytes_in.count += len(records)

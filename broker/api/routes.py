@@ -86,6 +86,7 @@ def routes(to: Handlers) -> dict[Api, Route]:
         Api.END_WRITE: Route(to.named_writes.end, everybody),
         Api.BROKER_HANDSHAKE: Route(to.control.handshake, everybody),
         Api.WITNESS: Route(to.control.witness, brokers),
+        Api.PEER_METADATA: Route(to.control.peer_metadata, brokers),
         Api.CONTROLLED_SHUTDOWN: Route(to.leadership.shutdown, the_broker_itself),
         Api.UNREACHABLE_LEADERS: Route(to.leadership.unreachable, the_broker_itself),
         Api.LEADER_AND_ISR: Route(to.control.leader_and_isr, the_controller),

@@ -76,6 +76,20 @@ class ControllerApi:
         kind = f"a disk of broker {broker_id} failed under {len(partitions)} partitions"
         await self._do(kind, elect, asked, urgent=True)
 
+    async def replicas_damaged(
+        self, broker_id: int, broker_epoch: int, partitions: list[TopicPartition], asked: Asked
+    ) -> None:
+        """Take replicas of a broker that have a damaged batch out of the ISR, where another one in sync can lead."""
+
+        async def elect(cause: Cause) -> OrderAnswers:
+            self._requests.check_life(broker_id, broker_epoch)
+            told = await self._executor.read_states(partitions, cause)  # the ISR as its leader last wrote it
+            return told + await self._executor.act(self._state.replicas_damaged(broker_id, partitions), cause)
+
+        await self._do(
+            f"broker {broker_id} has damaged batches in {len(partitions)} partitions", elect, asked, urgent=True
+        )
+
     async def leaders_unreachable(
         self, broker_id: int, broker_epoch: int, unreachable: Sequence[int], asked: Asked
     ) -> None:

@@ -58,13 +58,15 @@ class Groups:
         view: ClusterView,
         limits: GroupLimits,
         unsure: Callable[[], bool],
+        now_ms: Callable[[], int],
     ) -> None:
-        """``unsure`` tells whether ZooKeeper may have given this broker up."""
+        """``unsure`` tells whether ZooKeeper may have given this broker up, ``now_ms`` the time of day for its znodes."""
         self.limits = limits
         self._session = session
         self._broker_id = broker_id
         self._view = view
         self._unsure = unsure
+        self._now_ms = now_ms
         self._kinds = GroupKinds(view, limits)
         self._writes = GroupWrites(session)
         self._groups: dict[str, Coordinated] = {}
@@ -149,7 +151,7 @@ class Groups:
             loaded = await find_group(self._session, group_id, make=make)
             if loaded is None:
                 raise GroupIdNotFound(f"group {group_id!r} does not exist")
-            await take_over(self._session, loaded, self._broker_id, _now_ms())
+            await take_over(self._session, loaded, self._broker_id, self._now_ms())
         except (BadVersion, NoNode) as error:
             raise CoordinatorNotAvailable(f"group {group_id!r} is not what it was when it was read: {error}") from None
         except ZkError as error:
@@ -254,7 +256,7 @@ class Groups:
 
     def _write(self, coordinated: Coordinated, write: Write) -> None:
         life = coordinated.loaded.znode.life
-        record = replace(write.record, coordinator=self._broker_id, touched_ms=_now_ms(), life=life)
+        record = replace(write.record, coordinator=self._broker_id, touched_ms=self._now_ms(), life=life)
         if record.is_larger_than(RECORD_MAX):
             self._too_large(coordinated, write)
             return
@@ -279,7 +281,7 @@ class Groups:
             coordinated.writing -= 1
             answers = coordinated.unwritten.popleft()
             if error is None and item.record is not None:
-                coordinated.loaded.znode, coordinated.last_used_ms = item.record, _now_ms()
+                coordinated.loaded.znode, coordinated.last_used_ms = item.record, self._now_ms()
                 self._answer_all(answers)
                 return
             # What could not be written is not decided: whoever coordinates next begins with what stands there.
@@ -310,14 +312,14 @@ class Groups:
         """Write offsets, with whatever other groups have to write."""
         record = None
         known = coordinated.loaded.znode
-        if not coordinated.writing and _now_ms() - known.touched_ms > self._touch_ms:
+        if not coordinated.writing and self._now_ms() - known.touched_ms > self._touch_ms:
             # Invariant: what stands, and when. What the group is about to decide is not written by the way.
-            record = replace(known, touched_ms=_now_ms())
+            record = replace(known, touched_ms=self._now_ms())
 
         def written(error: OttlaError | None) -> None:
             coordinated.writing -= record is not None
             if error is None:
-                coordinated.last_used_ms = _now_ms()
+                coordinated.last_used_ms = self._now_ms()
                 if record is not None:
                     coordinated.loaded.znode = record
             elif not isinstance(error, InvalidRequest):
@@ -333,9 +335,9 @@ class Groups:
     def _touch_ms(self) -> int:
         return min(TOUCH_MS, self.limits.retention_ms // 4)
 
-    def idle_ms(self, coordinated: Coordinated) -> int:
+    def idle_ms(self, coordinated: Coordinated, now_ms: int) -> int:
         """For how long nobody has used a group, at least. Its znode tells the last use only as exactly as it is touched."""
-        return _now_ms() - (coordinated.last_used_ms or coordinated.loaded.znode.touched_ms + self._touch_ms)
+        return now_ms - (coordinated.last_used_ms or coordinated.loaded.znode.touched_ms + self._touch_ms)
 
     async def _written(self, coordinated: Coordinated) -> None:
         """Return when all that was decided about a group until now stands in ZooKeeper; raise what kept it from that."""
@@ -394,7 +396,3 @@ class Groups:
         finally:
             self._deleting.discard(group_id)
         logger.info("group deleted group=%s", group_id)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ottla.broker.config import BrokerConfig
 from ottla.wire.errors import InvalidGroupId
 
 GROUP_ID_MAX = 255
@@ -27,6 +28,22 @@ class GroupLimits:
     """for how long it does without a word of their members,"""
     consumer_heartbeat_interval_ms: int = 5000
     """and how often they are told to say one."""
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> "GroupLimits":
+        """As a broker's settings have them."""
+        return cls(
+            max_size=config.group_max_size,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            min_session_timeout_ms=config.group_min_session_timeout_ms,
+            max_session_timeout_ms=config.group_max_session_timeout_ms,
+            offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+            retention_ms=config.offsets_retention_minutes * 60_000,
+            check_interval_s=config.offsets_retention_check_interval_ms / 1000,
+            consumer_max_size=config.group_consumer_max_size,
+            consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        )
 
 
 class ConsumerGroupTimes(NamedTuple):

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from ottla.broker.groups.groups_loop import EMPTY, Groups
 from ottla.wire.errors import OttlaError
@@ -12,8 +13,10 @@ logger = logging.getLogger(__name__)
 class GroupRetention:
     """Owns a task that looks over the groups of this broker, from ``start`` to ``stop``."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: Groups, now_ms: Callable[[], int | None]) -> None:
+        """``now_ms`` gives None while the clock of this broker is not trusted: then no group is forgotten."""
         self._groups = groups
+        self._now_ms = now_ms
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -39,7 +42,10 @@ class GroupRetention:
         for name in await self._groups.names():
             try:
                 one = await self._groups.get(name, make=False)
-                is_idle = self._groups.idle_ms(one) > self._groups.limits.retention_ms
+                now_ms = self._now_ms()
+                if now_ms is None:
+                    return
+                is_idle = self._groups.idle_ms(one, now_ms) > self._groups.limits.retention_ms
                 is_idle = is_idle and not one.writing  # it may have ended just now
                 if one.group.state == EMPTY and is_idle:
                     await self._groups.delete(name)

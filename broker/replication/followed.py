@@ -15,7 +15,7 @@ from ottla.broker.replication.partition import LeaderLacksCommitted, Partition
 from ottla.net.channel import Channel
 from ottla.net.exchange import Answer
 from ottla.net.retry import backoff
-from ottla.wire.errors import OttlaError, StorageError
+from ottla.wire.errors import CorruptMessage, OttlaError, StorageError
 from ottla.wire.names import NO_EPOCH, TopicPartition
 from ottla.wire.requests import FetchDrop, FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
@@ -29,6 +29,9 @@ NAMES_MAX = 5000
 
 FIRST_PARTITION_RETRY_S, LAST_PARTITION_RETRY_S = 0.005, 0.2
 """How long a partition whose fetch failed is left alone; most often its leader has not heard of it yet, and will at once."""
+
+LAST_DAMAGED_RETRY_S = 2.0
+"""The same where the leader's copy is damaged: each attempt may carry the damaged records once more."""
 
 PARKED_S = 3600.0
 """How long a partition is left alone of which somebody else says when to go on."""
@@ -52,6 +55,7 @@ class FollowedPartitions:
         self._waits: dict[TopicPartition, Iterator[float]] = {}
         self._named: dict[tuple[str, int], FetchPart] = {}
         self._to_name: dict[tuple[str, int], Partition] = {}
+        self._damaged: dict[tuple[str, int], int] = {}  # where a leader's records came damaged, and at which offset
         self._to_drop: list[FetchDrop] = []
         self._named_over: Channel | None = None
         self._named_in = NO_EPOCH
@@ -73,6 +77,7 @@ class FollowedPartitions:
         self._to_name.pop(where, None)
         self._not_before.pop(where, None)
         self._waits.pop(where, None)
+        self._damaged.pop(where, None)
         if self._named.pop(where, None) is not None:
             self._to_drop.append(FetchDrop(where.topic, where.partition))
 
@@ -203,8 +208,21 @@ class FollowedPartitions:
                 partition.where, self._leader, refusal, self._leader,
             )  # fmt: skip
             self.park(partition)
+        except CorruptMessage as damage:
+            self._leader_sent_damage(partition, damage)
         except OttlaError as error:
             self.delay(partition, error)
+
+    def _leader_sent_damage(self, partition: Partition, error: CorruptMessage) -> None:
+        """Records came damaged, or the leader cannot read them: it hears of it with the next fetch, and looks at its copy."""
+        where, offset = partition.where, partition.log.log_end_offset
+        if self._damaged.get(where) != offset:
+            self._damaged[where] = offset
+            logger.warning(
+                "a leader sent damaged records, it is asked to look at its own copy partition=%s offset=%d leader=%d error=%s",
+                where, offset, self._leader, error,
+            )  # fmt: skip
+        self.delay(partition, error, LAST_DAMAGED_RETRY_S)
 
     def follows(self, partition: Partition) -> bool:
         return self._partitions.get(partition.where) is partition
@@ -215,12 +233,12 @@ class FollowedPartitions:
             self._not_before[partition.where] = time.monotonic() + PARKED_S
             self._to_name.pop(partition.where, None)
 
-    def delay(self, partition: Partition, why: OttlaError) -> None:
+    def delay(self, partition: Partition, why: OttlaError, most_s: float = LAST_PARTITION_RETRY_S) -> None:
         """Ask for nothing of this partition for a moment."""
         where = partition.where
         if not self.follows(partition):
             return
         logger.info("partition cannot follow partition=%s leader=%d error=%s", where, self._leader, why)
-        waits = self._waits.setdefault(where, backoff(FIRST_PARTITION_RETRY_S, LAST_PARTITION_RETRY_S))
+        waits = self._waits.setdefault(where, backoff(FIRST_PARTITION_RETRY_S, most_s))
         self._not_before[where] = time.monotonic() + next(waits)
         self._to_name.pop(where, None)

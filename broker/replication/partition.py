@@ -1,15 +1,17 @@
 """One partition on this broker: its log, its role, and how far it is committed."""
 
-from collections.abc import Callable
+from typing import NamedTuple
 
-from ottla.broker.failed_listeners import FailedListeners
+from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.state import Isr, LeaderState
-from ottla.broker.storage.incoming import Appended
+from ottla.broker.storage.incoming import Appended, DamagedRecords
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import FLUSH_DURABLE
+from ottla.broker.storage.truncation import OFFSET_MAX
 from ottla.wire.admin import HIGH_WATERMARK
 from ottla.wire.control import PartitionState
 from ottla.wire.errors import (
+    CorruptMessage,
     FencedLeaderEpoch,
     InconsistentTopicId,
     NotEnoughReplicas,
@@ -29,67 +31,23 @@ Divergence = tuple[int, int]
 """Where a follower's log leaves the leader's: the epoch that both know, and where it ends at the leader's."""
 
 
+class Damage(NamedTuple):
+    """A damaged batch in a log: its base offset, and where it ends."""
+
+    offset: int
+    end: int
+
+
 class LeaderLacksCommitted(OttlaError):
     """A leader asks an in-sync follower to truncate records that are committed: the leader lost them, or is a copy."""
-
-
-Listener = Callable[["Partition"], None]
-
-
-class PartitionEvents:
-    """What happens to the partitions of this broker. Whoever wants to know is in a list; all in it are called at once.
-
-    One that raises keeps nobody else from hearing it, and no record from being appended: the log tells of it.
-    """
-
-    def __init__(self) -> None:
-        self._failed = FailedListeners()
-        self.on_grown: list[Listener] = []
-        """Records were appended by the leader."""
-        self.on_committed: list[Listener] = []
-        """The high watermark of a partition that is led here has moved."""
-        self.on_changed: list[Listener] = []
-        """Its role, its log, its settings or its in-sync replicas are not what they were."""
-        self.on_role: list[Listener] = []
-        """It begins or ends to lead or to follow somebody."""
-        self.on_start_moved: list[Listener] = []
-        """Records at its beginning were deleted, and the disk does not know yet."""
-        self.on_start_kept: list[Listener] = []
-        """The disk does, here or at a follower."""
-
-    def grown(self, partition: "Partition") -> None:
-        self._tell(self.on_grown, partition)
-
-    def committed(self, partition: "Partition") -> None:
-        self._tell(self.on_committed, partition)
-
-    def changed(self, partition: "Partition") -> None:
-        self._tell(self.on_changed, partition)
-
-    def role(self, partition: "Partition") -> None:
-        self._tell(self.on_role, partition)
-
-    def _tell(self, listeners: list[Listener], partition: "Partition") -> None:
-        for listener in listeners:
-            try:
-                listener(partition)
-            except Exception as error:
-                self._failed.note(listener, error)
-
-    def start_moved(self, partition: "Partition") -> None:
-        for listener in self.on_start_moved:
-            listener(partition)
-
-    def start_kept(self, partition: "Partition") -> None:
-        for listener in self.on_start_kept:
-            listener(partition)
 
 
 class Partition:
     """A replica. What happens to it is told through ``events``."""
 
     __slots__ = (
-        "_broker_id", "_events", "_in_sync", "appended_bytes", "controller_epoch", "high_watermark", "kept_start", "leader",
+        "_broker_id", "_came_damaged", "_events", "_in_sync", "appended_bytes", "controller_epoch", "damage", "high_watermark",
+        "kept_start", "leader",
         "leader_epoch", "leading", "log", "min_insync", "refuses_leader", "replicas", "version", "where",
     )  # fmt: skip
 
@@ -118,6 +76,12 @@ class Partition:
         """All bytes ever appended in this life: lets a waiting fetch see cheaply whether enough has come."""
         self.refuses_leader = False
         """Whether this follower does not follow its leader, for that would truncate committed records."""
+        self.damage: Damage | None = None
+        """The batch of this log that is known to be damaged."""
+        self._came_damaged = (
+            NO_EPOCH,
+            -1,
+        )  # in which leader epoch a batch came damaged from the leader, and its offset
         self._in_sync = False  # by what the controller last said of this leader epoch
         self._broker_id = broker_id
         self._events = events
@@ -244,7 +208,20 @@ class Partition:
                 # It read up to here from an earlier leader: what it waits for is here and will be committed again soon.
                 return []
             raise OffsetOutOfRange(f"offset {offset} of {self.where}, which has {start} to {self.high_watermark}")
-        return self.log.read(offset, max_bytes, up_to=self.high_watermark, at_least_one=at_least_one)
+        return self._read(offset, max_bytes, self.high_watermark, at_least_one, OFFSET_MAX)
+
+    def _read(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool, stays: int) -> list[memoryview]:
+        damage = self.damage
+        if damage is not None:
+            if damage.offset <= offset < damage.end:
+                raise CorruptMessage(f"{self.where} is damaged at offset {damage.offset} on broker {self._broker_id}")
+            if offset < damage.offset < up_to:
+                up_to = damage.offset
+        try:
+            return self.log.read(offset, max_bytes, up_to=up_to, at_least_one=at_least_one, stays=stays)
+        except CorruptMessage:
+            self._events.suspected(self, offset)
+            raise
 
     def latest(self) -> int:
         """The end that consumers see; not before a new leader knows that it is not behind the old one's [I16]."""
@@ -328,6 +305,8 @@ class Partition:
             raise OffsetOutOfRange(
                 f"offset {part.offset} of {self.where}, which has {self.log.log_start_offset} to {log_end}"
             )
+        if part.damaged:
+            self._events.suspected(self, part.offset)
         leading.fetched(replica, part.offset, broker_epoch, log_end, now)
         if part.log_start_offset >= 0 and leading.begins_at(replica, part.log_start_offset, broker_epoch):
             self._events.start_kept(self)
@@ -337,9 +316,7 @@ class Partition:
 
     def read_for_replica(self, offset: int, max_bytes: int, *, at_least_one: bool) -> list[memoryview]:
         """Batches from ``offset`` to the end of the log, committed or not: what is not may be cut before it was sent."""
-        return self.log.read(
-            offset, max_bytes, up_to=self.log.log_end_offset, at_least_one=at_least_one, stays=self.high_watermark
-        )
+        return self._read(offset, max_bytes, self.log.log_end_offset, at_least_one, self.high_watermark)
 
     # --- following -----------------------------------------------------------------------------------------------------
 
@@ -348,6 +325,7 @@ class Partition:
         return FetchPart(
             self.where.topic, self.where.partition, self.log.log_end_offset, max_bytes,
             self.leader_epoch, self.log.latest_epoch, self.high_watermark, self.log.topic_id, self.durable_start,
+            self._came_damaged == (self.leader_epoch, self.log.log_end_offset),
         )  # fmt: skip
 
     def take_fetched(self, asked: FetchPart, result: FetchPartResult, records: memoryview) -> None:
@@ -361,13 +339,30 @@ class Partition:
             self._cut(result.diverging_epoch, result.diverging_end)
             return
         if records:
-            self.log.append_as_follower(records, self.leader_epoch)
+            try:
+                self.log.append_as_follower(records, self.leader_epoch)
+            except DamagedRecords as error:
+                self._came_damaged = self.leader_epoch, error.offset  # the leader hears of it with the next fetch
+                raise
         high_watermark = min(result.high_watermark, self.log.log_end_offset)
         if high_watermark > self.high_watermark:
             self.high_watermark = high_watermark
         if result.log_start_offset > self.durable_start:
             self.log.delete_records_before(min(result.log_start_offset, self.log.log_end_offset))
             self._events.start_moved(self)
+
+    def drop_damaged(self, offset: int) -> None:
+        """Cut the log before a damaged batch: this replica does not count any more, and copies the rest from an intact one."""
+        if self.log.log_start_offset <= offset < self.log.log_end_offset:
+            self._drop_from(offset)
+            self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
+        self.damage = None
+
+    def _drop_from(self, offset: int) -> None:
+        try:
+            self.log.truncate_to(offset)
+        except CorruptMessage:  # a damaged header hides where the batch is
+            self.log.truncate_fully_and_start_at(self.log.log_start_offset)
 
     def _cut(self, epoch: int, end: int) -> None:
         """Cut to where both logs agree for sure; the next fetch shows whether that is far enough [I4].

@@ -3,23 +3,30 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.broker.replication.partition import Partition, PartitionEvents
+from ottla.broker.cluster_view import ClusterView
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition_events import PartitionEvents
+from ottla.broker.replication.replica_logs import ReplicaLogs
 from ottla.broker.storage.data_folder.log_dir import LogDir
-from ottla.broker.storage.data_folder.lost_partitions import Loss, Lost
+from ottla.broker.storage.data_folder.lost_partitions import Loss
+from ottla.broker.storage.disk_health import DiskShortage
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig, sensible_topic_config
 from ottla.wire.control import PartitionState, StopReplicaPart, TopicConfig
-from ottla.wire.errors import InconsistentTopicId, OttlaError, StaleBrokerEpoch, StorageError, UnknownTopicOrPartition
+from ottla.wire.errors import (
+    InconsistentTopicId,
+    OttlaError,
+    ReplicaNotAvailable,
+    StaleBrokerEpoch,
+    StorageError,
+    UnknownTopicOrPartition,
+)  # fmt: skip
 from ottla.wire.names import NO_EPOCH, TopicPartition
 
 logger = logging.getLogger(__name__)
-
-OPEN_THREADS = 8
-"""How many new logs are made at once: each mostly waits for fsync."""
 
 
 class TopicRules(NamedTuple):
@@ -52,8 +59,12 @@ class Partitions:
         self._step_downs = 0
         self._told: dict[tuple[str, int], tuple[int, bool]] = {}
         """In which life of this broker it was last told of each, and whether its records of it are waited for."""
+        self._postponed: dict[TopicPartition, tuple[PartitionState, int]] = {}
+        """What the controller said, and in which life, of partitions whose log could not be made for want of descriptors."""
+        self._mended: set[TopicPartition] = set()
+        self.on_postponed: Callable[[], None] = lambda: None  # when there is something for ``apply_postponed``
         self._changing = asyncio.Lock()  # one control request at a time: each may wait for the disk in the middle
-        self._remover = ThreadPoolExecutor(1, "remove-logs")
+        self._logs = ReplicaLogs(broker_id, log_dirs, lambda topic: self._rules(topic).log)
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -79,6 +90,15 @@ class Partitions:
     def get(self, topic: str, partition: int) -> Partition | None:
         return self._partitions.get((topic, partition))
 
+    def leads(self, where: TopicPartition) -> bool:
+        """Whether this broker leads the partition."""
+        partition = self._partitions.get(where)
+        return partition is not None and partition.is_leader
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """The high watermarks of all partitions that are served here."""
+        return {partition.where: partition.high_watermark for partition in self._partitions.values()}
+
     def names(self) -> set[tuple[str, int]]:
         """All that are served here, by topic and number; those that cannot be, for want of their log, are not waited for."""
         broken = {where for log_dir in self._log_dirs for where in log_dir.failed}
@@ -100,10 +120,11 @@ class Partitions:
         return found.log.log_start_offset if found is not None else -1
 
     def log_shortened(self, where: TopicPartition) -> None:
-        """Retention has let its oldest records go."""
+        """Retention has let its oldest records go: followers hear of it, and do the same."""
         partition = self._partitions.get(where)
         if partition is not None:
             self._events.changed(partition)
+            self._events.start_moved(partition)
 
     # --- what the controller asks --------------------------------------------------------------------------------------
 
@@ -111,39 +132,90 @@ class Partitions:
         self, states: Sequence[PartitionState], topics: Iterable[TopicConfig], broker_epoch: int = NO_EPOCH
     ) -> dict[TopicPartition, OttlaError]:
         """Lead or follow these; why, for each that could not be taken on. ``broker_epoch``: which life of it was told."""
-        failed: dict[TopicPartition, OttlaError] = {}
         step_downs = self._step_downs
         async with self._changing:
             self._check_not_fenced_since(step_downs)
             self.configure(topics)
-            missing = [state for state in states if (state.topic, state.partition) not in self._partitions]
-            made = await asyncio.to_thread(self._open_logs, missing) if missing else {}
-            self._check_not_fenced_since(step_downs)
-            await self._settle_losses(states)
-            self._check_not_fenced_since(step_downs)
-            for state in states:
-                where = TopicPartition(state.topic, state.partition)
-                try:
-                    if where in made:
-                        self._adopt(where, made[where])
-                    partition = self._partitions[where]
-                    if partition.log.topic_id != state.topic_id:
-                        raise InconsistentTopicId(
-                            f"{where} is of topic id {partition.log.topic_id} here, not {state.topic_id}"
-                        )
-                    if partition.apply(state, time.monotonic(), broker_epoch):
-                        self._events.role(partition)
-                        logger.info(
-                            "partition state taken partition=%s leader=%d leader_epoch=%d isr=%s",
-                            where, state.leader, state.leader_epoch, state.isr,
-                        )  # fmt: skip
-                    if partition.log.failed:
-                        raise StorageError(f"the disk under {where} failed")
-                except OttlaError as error:
-                    logger.error("partition state refused partition=%s error=%s", where, error)
-                    failed[where] = error
-                self._told[where] = broker_epoch, self._broker_id in state.lost
+            return await self._take_all(states, broker_epoch, step_downs)
+
+    async def apply_postponed(self) -> bool:
+        """Lead or follow what there were no descriptors or no room for; whether nothing is left.
+
+        The controller was not told of that: a shortage passes, and a partition whose log is to be made has no records here yet.
+        """
+        async with self._changing:
+            by_life: dict[int, list[PartitionState]] = {}
+            for state, broker_epoch in self._postponed.values():
+                by_life.setdefault(broker_epoch, []).append(state)
+            for broker_epoch, states in by_life.items():
+                await self._take_all(states, broker_epoch, self._step_downs)
+            return not self._postponed
+
+    async def _take_all(
+        self, states: Sequence[PartitionState], broker_epoch: int, step_downs: int
+    ) -> dict[TopicPartition, OttlaError]:
+        failed: dict[TopicPartition, OttlaError] = {}
+        missing = [state for state in states if (state.topic, state.partition) not in self._partitions]
+        made = await asyncio.to_thread(self._logs.open_all, missing) if missing else {}
+        self._check_not_fenced_since(step_downs)
+        await self._settle_losses(states)
+        self._check_not_fenced_since(step_downs)
+        for state in states:
+            where = TopicPartition(state.topic, state.partition)
+            was_postponed = self._postponed.pop(where, None) is not None
+            try:
+                if where in made:
+                    self._adopt(where, made[where])
+                self._take(where, state, broker_epoch)
+            except (DiskShortage, ReplicaNotAvailable) as error:
+                if not was_postponed:
+                    logger.warning("partition state postponed partition=%s error=%s", where, error)
+                self._postponed[where] = state, broker_epoch
+                self.on_postponed()
+            except OttlaError as error:
+                logger.error("partition state refused partition=%s error=%s", where, error)
+                failed[where] = error
+            self._told[where] = broker_epoch, self._broker_id in state.lost
+        if self._mended:
+            await self._forget_mended()
         return failed
+
+    def _take(self, where: TopicPartition, state: PartitionState, broker_epoch: int) -> None:
+        """Lead or follow one partition that has a log."""
+        partition = self._partitions[where]
+        if partition.log.topic_id != state.topic_id:
+            raise InconsistentTopicId(f"{where} is of topic id {partition.log.topic_id} here, not {state.topic_id}")
+        if partition.apply(state, time.monotonic(), broker_epoch):
+            self._settle_damage(partition, state)
+            self._events.role(partition)
+            logger.info(
+                "partition state taken partition=%s leader=%d leader_epoch=%d isr=%s",
+                where, state.leader, state.leader_epoch, state.isr,
+            )  # fmt: skip
+        if partition.log.failed:
+            raise StorageError(f"the disk under {where} failed")
+
+    def _settle_damage(self, partition: Partition, state: PartitionState) -> None:
+        """Cut a log with a damaged batch that does not count any more, before it follows; look again at one that counts."""
+        log_dir = self._logs.dir_of(partition.where)
+        offset = log_dir.damaged.offsets.get(partition.where) if log_dir is not None else None
+        if offset is None:
+            return
+        if self._logs.counts(state):
+            self._events.suspected(partition, offset)
+        else:
+            partition.drop_damaged(offset)
+            logger.warning("log was cut before a damaged batch partition=%s offset=%d", partition.where, offset)
+            self._mended.add(partition.where)
+
+    async def _forget_mended(self) -> None:
+        """Once it is noted that their damage is cut, a restart does not cut again."""
+        mended, self._mended = self._mended, set()
+        for log_dir in self._log_dirs:
+            try:
+                await asyncio.to_thread(log_dir.damaged.forget, mended)
+            except OSError as error:  # after a restart the batch is looked at again
+                logger.error("mended partitions were not forgotten partitions=%s error=%s", mended, error)
 
     async def _settle_losses(self, states: Sequence[PartitionState]) -> None:
         """Forget losses that the controller has acted on: it does not count this replica any more, or elected it all the same.
@@ -155,7 +227,10 @@ class Partitions:
                 where: lost.loss
                 for state in states
                 if (lost := log_dir.lost.losses.get(where := TopicPartition(state.topic, state.partition))) is not None
-                and ((state.leader == self._broker_id and where in log_dir.lost.announced) or not self._counts(state))
+                and (
+                    (state.leader == self._broker_id and where in log_dir.lost.announced)
+                    or not self._logs.counts(state)
+                )
             }
             for state in states:
                 where = TopicPartition(state.topic, state.partition)
@@ -167,10 +242,6 @@ class Partitions:
                     await asyncio.to_thread(log_dir.lost.remove, settled.keys())
                 except OSError as error:  # after a restart this replica is taken for lost again, which loses nothing
                     logger.error("lost partitions could not be forgotten partitions=%s error=%s", settled, error)
-
-    def _counts(self, state: PartitionState) -> bool:
-        """Whether the controller takes this replica for one that has all that is committed."""
-        return self._broker_id in (state.leader, *state.isr, *state.elr)
 
     def configure(self, topics: Iterable[TopicConfig]) -> None:
         """Take new topic settings, and put them into force where the topic is."""
@@ -221,20 +292,37 @@ class Partitions:
                     del self._partitions[where]
                     self._step_down(partition)
                 self._told.pop(where, None)
+                self._postponed.pop(where, None)
                 if part.delete:
                     to_delete[where] = part.topic_id
             if to_delete:
-                await asyncio.to_thread(self._delete_logs, to_delete)
+                await asyncio.to_thread(self._logs.delete, to_delete)
 
     async def close(self) -> None:
         self.step_down_all()
-        self._remover.shutdown(wait=False, cancel_futures=True)  # what is left is removed at the next start
+        self._logs.close()
         for log_dir in self._log_dirs:
             await asyncio.to_thread(log_dir.close)
+
+    def step_down_where_replaced(self, view: ClusterView) -> list[TopicPartition]:
+        """Lead nothing more of which a later leader epoch is known, nor of a topic that was created anew; gives what was led.
+
+        The controller says so, too, or gives this broker everything anew when it is registered again. Of a topic that
+        ``view`` does not have nothing is concluded: it may be too new for it.
+        """
+        replaced = [
+            partition
+            for partition in self._partitions.values()
+            if partition.is_leader and _is_replaced(partition, view)
+        ]
+        for partition in replaced:
+            self._step_down(partition)
+        return [partition.where for partition in replaced]
 
     def step_down_all(self) -> None:
         """Lead and follow nothing any more, until the controller says so again."""
         self._step_downs += 1
+        self._postponed.clear()
         for partition in self._partitions.values():
             self._step_down(partition)
 
@@ -252,96 +340,19 @@ class Partitions:
 
     # --- logs ----------------------------------------------------------------------------------------------------------
 
-    def _open_logs(self, states: Sequence[PartitionState]) -> dict[TopicPartition, Log | OttlaError]:
-        """Find or make logs; in threads, for each new one waits for the disk several times."""
-        log_dirs = self._dirs_for([TopicPartition(state.topic, state.partition) for state in states])
-        with ThreadPoolExecutor(OPEN_THREADS, "make-log") as threads:
-            opened = list(threads.map(self._open_log, states, log_dirs))
-        try:
-            for log_dir in dict.fromkeys(log_dirs):
-                log_dir.checkpoint_recovery_points()  # once for all: they tell which partitions must have a folder
-        except OSError as error:
-            return {
-                TopicPartition(state.topic, state.partition): StorageError(f"new logs could not be noted: {error}")
-                for state in states
-            }
-        return {TopicPartition(state.topic, state.partition): log for state, log in zip(states, opened, strict=True)}
-
-    def _open_log(self, state: PartitionState, log_dir: LogDir) -> Log | OttlaError:
-        where = TopicPartition(state.topic, state.partition)
-        try:
-            stale = log_dir.logs.get(where)
-            if stale is not None and stale.topic_id != state.topic_id:
-                # The topic was deleted and created anew while this broker was away: the controller names the new
-                # one, so the old one's records are nobody's, and they must not mix with the new ones.
-                logger.warning("partition of a deleted topic found partition=%s topic_id=%s", where, stale.topic_id)
-                self._delete_logs({where: stale.topic_id})
-            elif stale is None and where not in log_dir.failed and self._has_lost_folder(state):
-                log_dir.lost.add({where: Lost(Loss.FOLDER, 0)})
-                raise StorageError(f"{where} has no folder here, though this broker is said to have its records")
-            return log_dir.create_log(where, state.topic_id, self._rules(state.topic).log)
-        except OttlaError as error:
-            return error
-        except OSError as error:
-            return StorageError(f"no log for {where}: {error}")
-
-    def _has_lost_folder(self, state: PartitionState) -> bool:
-        """Whether a partition that this replica counts for may have had a folder here, and the controller does not know that.
-
-        The recovery points name all folders. Only if they are lost as well, a partition without one is not sure to be new.
-        """
-        if not self._counts(state) or state.leader_epoch == 0:
-            return False
-        where = TopicPartition(state.topic, state.partition)
-        if any(where in log_dir.lost.losses for log_dir in self._log_dirs):
-            return not any(where in log_dir.lost.announced for log_dir in self._log_dirs)
-        return not all(log_dir.knows_partitions for log_dir in self._log_dirs)
-
-    def _dirs_for(self, partitions: Sequence[TopicPartition]) -> list[LogDir]:
-        """The data folder that has a partition; a new one goes where the fewest are, with those that come with it."""
-        counts = [len(log_dir.logs) for log_dir in self._log_dirs]
-        found = []
-        for where in partitions:
-            log_dir = self._dir_of(where)
-            if log_dir is None:
-                fewest = counts.index(min(counts))
-                counts[fewest] += 1
-                log_dir = self._log_dirs[fewest]
-            found.append(log_dir)
-        return found
-
-    def _dir_of(self, where: TopicPartition) -> LogDir | None:
-        """The data folder that has the partition."""
-        for log_dir in self._log_dirs:
-            if where in log_dir.logs or where in log_dir.failed:
-                return log_dir
-        return None
-
     def _adopt(self, where: TopicPartition, log: Log | OttlaError) -> None:
         if isinstance(log, OttlaError):
             raise log
-        hint = self._dirs_for([where])[0].high_watermark(where)
+        hint = self._logs.dirs_for([where])[0].high_watermark(where)
         partition = self._partitions[where] = Partition(where, self._broker_id, log, hint, self._events)
         self._put_in_force(partition, self._rules(where.topic))
 
     def _rules(self, topic: str) -> "TopicRules":
         return self._configs.get(topic) or TopicRules(self._defaults, self._default_min_insync)
 
-    def _delete_logs(self, topic_ids: Mapping[TopicPartition, str]) -> None:
-        """Delete partitions' logs, those that are of that topic and not of a later one of the same name.
 
-        Their folders are renamed, durably; a thread removes the files afterwards, for that takes long and nobody need wait.
-        """
-        errors: list[OSError] = []
-        nowhere = [where for where in topic_ids if self._dir_of(where) is None]
-        for log_dir in self._log_dirs:
-            logs = [where for where in topic_ids if where in log_dir.logs]
-            logs = [where for where in logs if log_dir.logs[where].topic_id == topic_ids[where]]
-            doomed, failed = log_dir.delete_logs(logs) if logs else ([], None)
-            errors += [failed] if failed is not None else []
-            for folder in doomed:
-                self._remover.submit(log_dir.remove_folder, folder)
-        for log_dir in self._log_dirs if nowhere else ():
-            log_dir.forget(nowhere)
-        if errors:
-            raise errors[0]
+def _is_replaced(partition: Partition, view: ClusterView) -> bool:
+    topic_id = view.topic_id_of(partition.where.topic)
+    if topic_id != partition.log.topic_id:
+        return topic_id != ""
+    return view.leader_of(*partition.where)[1] > partition.leader_epoch

@@ -1,7 +1,8 @@
 """Whether the disk under a log can be written. Two kinds of errors are kept apart.
 
 A *failed* log takes nothing more until the broker restarts: a write or an fsync failed, what the disk holds is unknown, and
-only recovery can tell. A *shortage* passes: there is no room on the disk, no descriptor or no memory. An operation that a
+only recovery can tell. A failed flush is never tried again, because the kernel forgets what it lost.
+A *shortage* passes: there is no room on the disk, no descriptor or no memory. An operation that a
 shortage stopped has changed nothing, so it is refused with a retriable error and may be tried again at any time.
 """
 
@@ -23,6 +24,10 @@ SHORTAGES: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.ENOMEM)) | NO_DE
 NONE: Final = frozenset[int]()
 
 
+class DiskShortage(StorageError):
+    """There is no room on the disk, no descriptor or no memory at the moment: nothing was changed, and the log goes on."""
+
+
 def is_shortage(error: OSError) -> bool:
     return error.errno in SHORTAGES
 
@@ -34,6 +39,7 @@ class DiskHealth:
         self._folder = folder
         self.failure: str | None = None
         self.shortage: str | None = None
+        self.refuses_reads = False
 
     def check(self) -> None:
         """StorageError if the log is failed."""
@@ -57,7 +63,23 @@ class DiskHealth:
                 self._folder, doing, error, SHORTAGE_HINT,
             )  # fmt: skip
         self.shortage = f"{doing}: {error}"
-        return StorageError(f"{self._folder}: {doing} is not possible now: {error}", hint=SHORTAGE_HINT)
+        return DiskShortage(f"{self._folder}: {doing} is not possible now: {error}", hint=SHORTAGE_HINT)
+
+    def refuse_read(self, error: OSError) -> StorageError:
+        """A read met a shortage, which says nothing of the next append, or else failed; gives what to raise."""
+        if error.errno not in SHORTAGES:
+            return self.fail("reading", error)
+        if not self.refuses_reads:
+            logger.error(
+                "log cannot be read for the moment: folder=%s error=%s hint=%s", self._folder, error, SHORTAGE_HINT
+            )
+        self.refuses_reads = True
+        return DiskShortage(f"{self._folder}: reading is not possible now: {error}", hint=SHORTAGE_HINT)
+
+    def read_again(self) -> None:
+        """Records were read again."""
+        logger.info("log can be read again: folder=%s", self._folder)
+        self.refuses_reads = False
 
     def end_shortage(self) -> None:
         """Records were written again."""

@@ -157,9 +157,8 @@ class EpochCache:
             logger.warning("old leader epochs not dropped: path=%s error=%s", self.path, error)
 
     def clear(self) -> None:
-        """Forget everything."""
-        if self._entries:
-            self._replace([])
+        """Forget everything. If there is no room for the file, it is written before the next record is."""
+        self.truncate_from_end(-1)
 
     def restore(self, entries: list[EpochStart]) -> None:
         """Take over entries that were read from the batches themselves, after the file was lost. Slow."""

@@ -17,7 +17,7 @@ from ottla.wire.batch import (
     stamp_append_time,
     stamp_max_timestamp,
 )
-from ottla.wire.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge
+from ottla.wire.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge, OttlaError
 from ottla.wire.payload_check import check_payload
 
 Batches = list[tuple[int, BatchHeader]]
@@ -88,13 +88,22 @@ def stamp_batches(
     return places
 
 
+class DamagedRecords(CorruptMessage):
+    """A leader sent a batch that is damaged, or is not what comes next at ``offset``. All before it was appended."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
 def replicated_batches(
     records: memoryview, next_offset: int, latest_epoch: int, leader_epoch: int, *, is_first: bool = False
-) -> Batches:
-    """The whole batches that a leader sent; a fetch may end inside one, which is left out.
+) -> tuple[Batches, DamagedRecords | None]:
+    """The whole batches that a leader sent, up to the first one that is damaged, and what is wrong with that one.
 
-    They must go on where this log ends, and epochs must not go back nor past the leader's own. If ``is_first``, the first batch
-    may begin before: the log is empty, and begins where the leader's does, which may be inside a batch.
+    A fetch may end inside a batch, which is left out. They must go on where this log ends, and epochs must not go back nor past
+    the leader's own. If ``is_first``, the first batch may begin before: the log is empty, and begins where the leader's does,
+    which may be inside a batch.
     """
     batches: Batches = []
     position = 0
@@ -102,20 +111,23 @@ def replicated_batches(
         size = int.from_bytes(records[position + 8 : position + LENGTH_OVERHEAD], "big", signed=True) + LENGTH_OVERHEAD
         if size > len(records) - position:
             break
-        header = check_batch(records, position)
-        # Invariant [I27]: a base offset is true where the batch before ends, for no CRC covers it.
-        if header.base_offset != next_offset and not (
-            is_first and header.base_offset < next_offset < header.next_offset
-        ):
-            header = _begin_gap_at(next_offset, records, position, header)
-        if not max(latest_epoch, 0) <= header.leader_epoch <= leader_epoch:
-            raise CorruptMessage(
-                f"the leader of epoch {leader_epoch} sent epoch {header.leader_epoch} after epoch {latest_epoch}"
-            )
+        try:
+            header = check_batch(records, position)
+            # Invariant [I27]: a base offset is true where the batch before ends, for no CRC covers it.
+            if header.base_offset != next_offset and not (
+                is_first and header.base_offset < next_offset < header.next_offset
+            ):
+                header = _begin_gap_at(next_offset, records, position, header)
+            if not max(latest_epoch, 0) <= header.leader_epoch <= leader_epoch:
+                raise CorruptMessage(
+                    f"the leader of epoch {leader_epoch} sent epoch {header.leader_epoch} after epoch {latest_epoch}"
+                )
+        except OttlaError as error:
+            return batches, DamagedRecords(f"the batch at offset {next_offset} is damaged: {error}", next_offset)
         batches.append((position, header))
         position += size
         next_offset, latest_epoch, is_first = header.next_offset, header.leader_epoch, False
-    return batches
+    return batches, None
 
 
 def _begin_gap_at(offset: int, records: memoryview, position: int, gap: BatchHeader) -> BatchHeader:

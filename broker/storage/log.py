@@ -2,9 +2,8 @@
 
 Methods run on the broker's event loop unless they say "slow": those may run in a thread, next to the others.
 
-An OSError while writing, flushing or cutting makes the log *failed* until the broker restarts: what the disk holds is
-unknown then, and only recovery can tell. A failed flush is never tried again, because the kernel forgets what it lost. A
-full disk, or a want of descriptors or memory, fails no log: what it stops has changed nothing (disk_health.py).
+An OSError while writing, flushing or cutting makes the log *failed* until the broker restarts; a full disk, or a want of
+descriptors or memory, does not (disk_health.py).
 """
 
 import logging
@@ -26,17 +25,22 @@ from ottla.broker.storage.log_config import LOG_APPEND_TIME, LogConfig
 from ottla.broker.storage.log_loading import LoadedLog, Precautions, load_log
 from ottla.broker.storage.partition_folder import claim_folder
 from ottla.broker.storage.producers.memory import ProducerMemory
-from ottla.broker.storage.retention import Limits, SegmentAge, expired
+from ottla.broker.storage.retention import NO_LIMITS, Limits, SegmentAge, expired
 from ottla.broker.storage.segments.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, BatchPlace
+from ottla.broker.storage.segments.open_files import OpenFiles
 from ottla.broker.storage.segments.segment_files import DELETED_SUFFIX
 from ottla.broker.storage.segments.segments import Segments
+from ottla.broker.storage.truncation import OFFSET_MAX, Truncation
+from ottla.broker.storage.verification import BatchLocation
 from ottla.wire.errors import (
-    FencedLeaderEpoch, OffsetOutOfRange, RecordListTooLarge, ReplicaNotAvailable, StorageError,
+    FencedLeaderEpoch,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+    StorageError,
 )  # fmt: skip
 
 logger = logging.getLogger(__name__)
 
-OFFSET_MAX: Final = 2**63 - 1
 EPOCH_MAX: Final = 2**31 - 1
 
 
@@ -51,20 +55,21 @@ class Log:
         loaded: LoadedLog,
         recovery_point: int,
         precautions: Precautions,
+        open_files: OpenFiles,
     ) -> None:
         self.folder = folder
         self.topic_id = topic_id
         self.config = config
         self.recovery = loaded.recovery
         flushed_up_to = min(recovery_point, loaded.segments[-1].next_offset)
-        self._segments = Segments(folder, config.index_interval_bytes, loaded.segments, flushed_up_to)
+        self._segments = Segments(folder, config.index_interval_bytes, loaded.segments, flushed_up_to, open_files)
         self._epochs = loaded.epochs
         self._producers = loaded.producers
         self._precautions = precautions
         self._log_start_offset = self._segments.first.base_offset
         self._disk = DiskHealth(folder)
         self._is_findable = False
-        self._truncating_to = OFFSET_MAX
+        self._truncation = Truncation(folder, self._segments, self._epochs, self._producers, self._disk, precautions)
 
     @classmethod
     def open(
@@ -78,6 +83,7 @@ class Log:
         log_start_offset: int = 0,
         precautions: Precautions | None = None,
         producer_memory: ProducerMemory | None = None,
+        open_files: OpenFiles | None = None,
     ) -> "Log":
         """The log in ``folder``, which is made if it is not there. Slow.
 
@@ -95,7 +101,7 @@ class Log:
             precautions=precautions,
             producer_memory=producer_memory or ProducerMemory(),
         )
-        log = cls(folder, topic_id, config, loaded, recovery_point, precautions)
+        log = cls(folder, topic_id, config, loaded, recovery_point, precautions, open_files or OpenFiles())
         log._log_start_offset = min(max(log._log_start_offset, log_start_offset), log.log_end_offset)
         return log
 
@@ -117,7 +123,7 @@ class Log:
     @property
     def safe_end(self) -> int:
         """Up to where a checkpoint may say that there are records: the log end, or where a truncation is about to put it."""
-        return min(self._segments.active.next_offset, self._truncating_to)
+        return min(self._segments.active.next_offset, self._truncation.to)
 
     @property
     def sealed_up_to(self) -> int:
@@ -187,12 +193,13 @@ class Log:
     def append_as_follower(self, records: memoryview, leader_epoch: int = EPOCH_MAX) -> int:
         """Append the leader's batches as they are, and give the new log end offset. A cut-off last batch is ignored.
 
-        The leader is of ``leader_epoch``: nothing that it has is of a later one.
+        The leader is of ``leader_epoch``: nothing that it has is of a later one. DamagedRecords if one of them is damaged, once
+        all before it are appended.
         """
         self._disk.check()
         is_first = not self._segments.active.size and not self.size
         end, epoch = self.log_end_offset, self.latest_epoch
-        batches = replicated_batches(records, end, epoch, leader_epoch, is_first=is_first)
+        batches, damaged = replicated_batches(records, end, epoch, leader_epoch, is_first=is_first)
         if is_first and batches and batches[0][1].base_offset < end:
             self._begin_inside(batches[0][1].base_offset)
         room = self.config.segment_bytes - self._segments.active.size
@@ -210,6 +217,8 @@ class Log:
             for _, header in run:
                 if header.producer_id >= 0:
                     self._producers.note(header, header.base_offset)
+        if damaged is not None:
+            raise damaged
         return self.log_end_offset
 
     def _begin_inside(self, base_offset: int) -> None:
@@ -246,9 +255,12 @@ class Log:
         if not self._log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(f"offset {offset}; the log has {self._log_start_offset} to {self.log_end_offset}")
         try:
-            return self._segments.read(offset, max_bytes, up_to, at_least_one, stays)
+            views = self._segments.read(offset, max_bytes, up_to, at_least_one, stays)
         except OSError as error:
-            raise self._disk.refuse("reading", error) from error
+            raise self._disk.refuse_read(error) from error
+        if self._disk.refuses_reads:
+            self._disk.read_again()
+        return views
 
     def max_timestamp(self) -> int:
         """The largest timestamp of all segments; -1 if no record has one."""
@@ -260,7 +272,15 @@ class Log:
         try:
             return self._segments.find_by_timestamp(timestamp_ms, start)
         except OSError as error:
-            raise self._disk.refuse("reading", error) from error
+            raise self._disk.refuse_read(error) from error
+
+    def locate(self, offset: int) -> BatchLocation:
+        """Where the batch that holds ``offset`` lies, for ``check_stored_batch``. CorruptMessage if no batch can be there."""
+        try:
+            segment, batch = self._segments.locate(offset)
+        except OSError as error:
+            raise self._disk.refuse_read(error) from error
+        return BatchLocation(segment.path, batch, self._epochs.epoch_at(batch.base_offset))
 
     # --- cutting ---
 
@@ -271,38 +291,13 @@ class Log:
         """
         if offset < self._segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
-            return
-        segment = self._segments.holding(offset)
-        if offset < self.log_end_offset:
-            with self._disk.during("truncating", SHORTAGES):
-                offset = segment.batch_start(offset)
-                if not segment.can_truncate_to(offset):
-                    raise ReplicaNotAvailable(
-                        f"{self.folder}: records past {offset} are to be cut, and still being sent"
-                    )
-                segment.open_fd()
-                self._prepare_truncation(offset)
-        with self._disk.during("truncating"):
-            if offset < self.log_end_offset:
-                self._segments.truncate_to(offset)
-                self._log_start_offset = min(self._log_start_offset, offset)
-                self._truncating_to = OFFSET_MAX
-                self._producers.truncate(offset, list(self._segments))
-                logger.info("log truncated: folder=%s log_end_offset=%d", self.folder, offset)
-            # Even if no record goes: an epoch that wrote nothing may stand at the end, and the leader may not know it.
-            self._epochs.truncate_from_end(offset)
+        else:
+            self._log_start_offset = min(self._log_start_offset, self._truncation.cut_at(offset))
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the next record gets ``offset``."""
-        with self._disk.during("truncating", SHORTAGES):
-            self._prepare_truncation(offset)
-        with self._disk.during("truncating"):
-            self._segments.start_over_at(offset)
-            self._truncating_to = OFFSET_MAX
-            self._producers.clear()
-            self._log_start_offset = offset
-            self._epochs.clear()
-            logger.info("log emptied: folder=%s log_start_offset=%d", self.folder, offset)
+        self._truncation.start_over_at(offset)
+        self._log_start_offset = offset
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log start offset forward and give it. The space comes back with the next retention run."""
@@ -314,15 +309,15 @@ class Log:
                 self._epochs.truncate_from_start(self._log_start_offset)
         return self._log_start_offset
 
-    def apply_retention(self, now_ms: int, *, up_to: int | None = None) -> list[str]:
-        """Let go of segments that the limits do not keep, none with records at or past ``up_to``; gives their names.
+    def apply_retention(self, now_ms: int | None, *, up_to: int | None = None, leads: bool = True) -> list[str]:
+        """Let go of segments before the log start and, if it ``leads``, of those that limits do not keep; gives their names.
 
-        Their files are only renamed: ``remove_deleted_files`` does the slow part.
+        None has records at or past ``up_to``. Their files are only renamed: ``remove_deleted_files`` does the slow part.
         """
         with self._disk.during("deleting segments", SHORTAGES):
             self._epochs.truncate_from_start(self._log_start_offset)
             ages = [SegmentAge(segment.next_offset, segment.size, segment.age_ms()) for segment in self._segments]
-            limits = Limits(self.config.retention_ms, self.config.retention_bytes)
+            limits = Limits(self.config.retention_ms, self.config.retention_bytes) if leads else NO_LIMITS
             up_to = self.log_end_offset if up_to is None else up_to
             due = expired(ages, limits, now_ms=now_ms, log_start=self._log_start_offset, up_to=up_to)
             if due == len(self._segments):
@@ -369,7 +364,8 @@ class Log:
     def close(self) -> None:
         """Flush, write the indexes and let go of all files. Slow. A failed log is only let go of."""
         try:
-            if not self.failed and self.size:  # an empty log has nothing that must survive a power cut
+            # A log that never had records has nothing that must survive a power cut.
+            if not self.failed and (self.size or self._segments.owes_truncation):
                 self.flush()
                 with self._disk.during("closing"):
                     if self._producers.states:
@@ -383,8 +379,6 @@ class Log:
         self._disk.failure = self._disk.failure or "the log is closed"
         self._producers.close()
         self._segments.discard()
-
-    # --- inside ---
 
     def _write(self, records: memoryview, batches: list[BatchPlace]) -> int:
         last = batches[-1]
@@ -404,8 +398,3 @@ class Log:
     def _roll(self) -> None:
         with self._disk.during("rolling", SHORTAGES):
             self._segments.roll()
-
-    def _prepare_truncation(self, offset: int) -> None:
-        self._truncating_to = offset
-        self._segments.lower_flushed(offset)
-        self._precautions.before_truncation(offset)

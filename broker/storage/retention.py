@@ -21,12 +21,17 @@ class Limits(NamedTuple):
     retention_bytes: int
 
 
-def expired(segments: Sequence[SegmentAge], limits: Limits, *, now_ms: int, log_start: int, up_to: int) -> int:
+NO_LIMITS = Limits(UNLIMITED, UNLIMITED)
+"""For a replica that does not lead: it deletes what its leader has deleted, and nothing by limits of its own."""
+
+
+def expired(segments: Sequence[SegmentAge], limits: Limits, *, now_ms: int | None, log_start: int, up_to: int) -> int:
     """How many of ``segments``, oldest first, may go.
 
-    A segment goes when it is past ``retention_ms``, when the log without it still holds ``retention_bytes``, or when it
-    ends at or before ``log_start``; never when it holds records at or past ``up_to`` (the high watermark). The last
-    segment is the active one: empty it stays; if it is counted, the caller rolls the log first (Kafka does the same).
+    A segment goes when it is past ``retention_ms`` (never if ``now_ms`` is None: the time of day is not known for sure),
+    when the log without it still holds ``retention_bytes``, or when it ends at or before ``log_start``; never when it
+    holds records at or past ``up_to`` (the high watermark). The last segment is the active one: empty it stays; if it is
+    counted, the caller rolls the log first (Kafka does the same).
     """
     surplus = sum(segment.size for segment in segments) - limits.retention_bytes
     due = 0
@@ -34,7 +39,8 @@ def expired(segments: Sequence[SegmentAge], limits: Limits, *, now_ms: int, log_
         active = number == len(segments)
         if segment.next_offset > up_to or (active and segment.size == 0):
             break
-        too_old = limits.retention_ms != UNLIMITED and now_ms - segment.max_timestamp > limits.retention_ms
+        age_ms = now_ms - segment.max_timestamp if now_ms is not None else 0
+        too_old = limits.retention_ms != UNLIMITED and age_ms > limits.retention_ms
         too_much = limits.retention_bytes != UNLIMITED and surplus >= segment.size
         deleted = segment.next_offset <= log_start and not active
         if not (too_old or too_much or deleted):

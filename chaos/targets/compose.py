@@ -23,11 +23,15 @@ DATA = "/var/lib/ottla"
 LOG_LINES = "20"
 
 _LIMIT = """
-import resource, sys
-hard = resource.prlimit(1, resource.RLIMIT_FSIZE)[1]
-resource.prlimit(1, resource.RLIMIT_FSIZE, (int(sys.argv[1]) if sys.argv[1:] else hard, hard))
+import os, resource, sys
+what = getattr(resource, sys.argv[1])
+hard = resource.prlimit(1, what)[1]
+limits = {"none": hard, "no more": max(map(int, os.listdir("/proc/1/fd"))) + 1, "one": 1}
+resource.prlimit(1, what, (limits[sys.argv[2]], hard))
 """
-"""Sets how large a file of the container's first process may get: to so many bytes, or to as many as it may have."""
+"""Sets a limit of the container's first process: to 1, to the descriptors in use, or to as much as it may have."""
+
+_FILE_SIZE, _DESCRIPTORS = "RLIMIT_FSIZE", "RLIMIT_NOFILE"
 
 _CUTS = (Kind.CUT, Kind.CUT_FROM, Kind.CUT_TO, Kind.ISOLATE, Kind.LATE_ANSWERS)
 
@@ -40,7 +44,7 @@ class ComposeTarget(Target):
     def __init__(self, project: str = "ottla") -> None:
         self._project = project
         self._containers: dict[str, Container] = {}
-        self._full: set[str] = set()
+        self._limited: set[tuple[str, str]] = set()
         self._spoilt: dict[tuple[str, str, int], str] = {}
         self._rules: dict[tuple[str, str], tuple[Container, list[str]]] = {}
         self.missing = MappingProxyType(_missing())
@@ -144,15 +148,35 @@ class ComposeTarget(Target):
                 container, "iptables", "--wait", "--delete", *rule
             )  # fails where the network went with its container
 
-    def fill_disk(self, node: str) -> None:
-        """No file of the broker may grow any more: every write fails (EFBIG). Its own user may set that limit."""
-        docker("exec", self._containers[node].id, "python3", "-c", _LIMIT, "1")
-        self._full.add(node)
+    def fail_writes(self, node: str) -> None:
+        """No file of the broker may grow any more: every write fails (EFBIG)."""
+        self._limit(node, _FILE_SIZE, "one")
 
-    def free_disk(self, node: str) -> None:
-        self._full.discard(node)
+    def mend_writes(self, node: str) -> None:
+        self._lift_limit(node, _FILE_SIZE)
+
+    def exhaust_descriptors(self, node: str) -> None:
+        self._limit(node, _DESCRIPTORS, "no more")
+
+    def free_descriptors(self, node: str) -> None:
+        self._lift_limit(node, _DESCRIPTORS)
+
+    def _limit(self, node: str, what: str, to: str) -> None:
+        """The broker's own user may set its limits."""
+        docker("exec", self._containers[node].id, "python3", "-c", _LIMIT, what, to)
+        self._limited.add((node, what))
+
+    def _lift_limit(self, node: str, what: str) -> None:
+        self._limited.discard((node, what))
         with contextlib.suppress(NotOffered):  # it has ended, and its limit with it
-            docker("exec", self._containers[node].id, "python3", "-c", _LIMIT)
+            docker("exec", self._containers[node].id, "python3", "-c", _LIMIT, what, "none")
+
+    def damage(self, node: str, topic: str, partition: int, how: str) -> None:
+        """By a container of the same image with the same volumes: the broker may be dead."""
+        container = self._containers[node]
+        command = ("-m", "ottla.chaos.targets.damage", how, f"{DATA}/{topic}-{partition}")
+        run = ("run", "--rm", "--network", "none", "--volumes-from", container.id, "--entrypoint", "python3")
+        docker(*run, container.image, *command)
 
     def wipe(self, node: str) -> None:
         """By a container of the same image with the same volumes: nothing runs in one that is dead."""
@@ -173,8 +197,8 @@ class ComposeTarget(Target):
     def heal_all(self) -> None:
         for source, sink in list(self._rules):
             self.unblock(source, sink)
-        for node in list(self._full):
-            self.free_disk(node)
+        for limited in list(self._limited):
+            self._lift_limit(*limited)
         self._look()
         for node in (*self.zookeepers(), *self.brokers()):
             if self._containers[node].running:
@@ -208,6 +232,8 @@ def _missing() -> dict[Kind, str]:
         Kind.CLOCK: "containers share the clock of their machine",
         Kind.SLOW: "it takes netem in the kernel, or a proxy in front of each node",
         Kind.LOSE_ANSWERS: "TCP brings the answers later, as long as their connections stand",
+        Kind.DISK_FULL: "the volumes of containers share the disk of their machine",
+        Kind.RESTART_UNSEEN: "it takes access to ZooKeeper and a long session",
     }
     if os.geteuid() != 0 or shutil.which("nsenter") is None or shutil.which("iptables") is None:
         missing |= dict.fromkeys(_CUTS, "it takes root, nsenter and iptables")

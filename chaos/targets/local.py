@@ -1,27 +1,33 @@
-"""A LocalCluster behind proxies: signals for processes, proxies for links, a limit on file sizes for the disk."""
+"""A LocalCluster behind proxies: signals for processes, proxies for links, resource limits and small file systems for disks."""
 
 import contextlib
 import resource
 import shutil
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import MappingProxyType
 
 from ottla.chaos.faults import Kind, NotOffered
 from ottla.chaos.links import LinkedCluster, broker_name, running_linked_cluster, zookeeper_name
 from ottla.chaos.proxy import from_clients
 from ottla.chaos.scenarios import Shape
+from ottla.chaos.targets.damage import DAMAGES
+from ottla.chaos.targets.small_disks import SmallDisk, why_not_offered
 from ottla.chaos.targets.target import EPOCH_FILE_IN_THE_MAKING, Target, broker_id
 from ottla.chaos.targets.zookeeper_mode import zookeeper_mode
+from ottla.chaos.targets.zookeeper_states import ZooKeeperStates
 from ottla.local import LocalCluster
 from ottla.local.errors import last_lines
 from ottla.local.processes import ProcessError
 
 SESSION_S = 2.0
 HEAL_TIMEOUT_S = 90.0
-CONFIG = {"zookeeper.session.timeout.ms": f"{SESSION_S * 1000:.0f}", "replica.lag.time.max.ms": "4000"}
+SEGMENT_BYTES = 1 << 17
+"""Small, so that segments are rolled and read again while faults last."""
+
+NO_CLOCK = "processes of one machine share its clock"
 
 
 class LocalTarget(Target):
@@ -29,21 +35,38 @@ class LocalTarget(Target):
 
     name = "local"
     session_s = SESSION_S
-    missing: Mapping[Kind, str] = MappingProxyType({Kind.CLOCK: "processes of one machine share its clock"})
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
         self._stack = contextlib.ExitStack()
         self._links: LinkedCluster | None = None
-        self._full: dict[str, tuple[int, tuple[int, int]]] = {}
+        self._disks: dict[str, SmallDisk] = {}
+        self._limited: dict[tuple[str, int], Callable[[], None]] = {}
         self._spoilt: dict[tuple[str, str, int], Path] = {}
         self._starters: ThreadPoolExecutor | None = None
+        reason = why_not_offered()
+        self.missing: Mapping[Kind, str] = {Kind.CLOCK: NO_CLOCK} | ({Kind.DISK_FULL: reason} if reason else {})
 
     def open(self, shape: Shape) -> None:
-        running = running_linked_cluster(shape.brokers, CONFIG, zookeepers=3, racks=shape.racks, folder=self._folder)
+        self.session_s = shape.session_s or SESSION_S
+        folder = self._folder or Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-chaos-")))
+        if shape.small_disks:
+            for broker in range(shape.brokers):
+                disk = SmallDisk(folder / f"broker-{broker}" / "data")
+                self._disks[broker_name(broker)] = self._stack.enter_context(disk)
+        else:
+            self.missing = {**self.missing, Kind.DISK_FULL: "only the scenario disk-full has disks of limited size"}
+        running = running_linked_cluster(shape.brokers, self._config(), zookeepers=3, racks=shape.racks, folder=folder)
         self._links = self._stack.enter_context(running)
         self.bootstrap = self._links.bootstrap
         self._starters = self._stack.enter_context(ThreadPoolExecutor(8))
+
+    def _config(self) -> dict[str, str]:
+        return {
+            "zookeeper.session.timeout.ms": f"{self.session_s * 1000:.0f}",
+            "replica.lag.time.max.ms": f"{self.session_s * 2000:.0f}",
+            "log.segment.bytes": str(SEGMENT_BYTES),
+        }
 
     def close(self) -> None:
         if self._links is not None:
@@ -154,19 +177,48 @@ class LocalTarget(Target):
                 proxy.delay(delay_s, lambda greeting: asks in greeting)
 
     def fill_disk(self, node: str) -> None:
-        """No file of the broker may grow any more. Python ignores the signal that comes with it; a write fails (EFBIG)."""
-        pid = self._cluster.pid(broker_id(node))
-        _, hard = before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, hard))
-        self._full[node] = (pid, before)
+        self._disks[node].fill()
 
     def free_disk(self, node: str) -> None:
-        pid, before = self._full.pop(node)
-        with contextlib.suppress(ProcessLookupError):
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+        self._disks[node].free()
+
+    def fail_writes(self, node: str) -> None:
+        """No file of the broker may grow any more. Python ignores the signal that comes with it; a write fails (EFBIG)."""
+        self._limit(node, resource.RLIMIT_FSIZE, 1)
+
+    def mend_writes(self, node: str) -> None:
+        self._lift_limit(node, resource.RLIMIT_FSIZE)
+
+    def exhaust_descriptors(self, node: str) -> None:
+        in_use = max(int(fd.name) for fd in Path(f"/proc/{self._cluster.pid(broker_id(node))}/fd").iterdir())
+        self._limit(node, resource.RLIMIT_NOFILE, in_use + 1)
+
+    def free_descriptors(self, node: str) -> None:
+        self._lift_limit(node, resource.RLIMIT_NOFILE)
+
+    def _limit(self, node: str, what: int, to: int) -> None:
+        pid = self._cluster.pid(broker_id(node))
+        before = resource.prlimit(pid, what)
+        resource.prlimit(pid, what, (to, before[1]))
+
+        def lift() -> None:
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(pid, what, before)
+
+        self._limited[node, what] = lift
+
+    def _lift_limit(self, node: str, what: int) -> None:
+        self._limited.pop((node, what))()
+
+    def damage(self, node: str, topic: str, partition: int, how: str) -> None:
+        DAMAGES[how](self._cluster.data_path(broker_id(node)) / f"{topic}-{partition}")
 
     def wipe(self, node: str) -> None:
-        shutil.rmtree(self._cluster.data_path(broker_id(node)))
+        data = self._cluster.data_path(broker_id(node))
+        if node in self._disks:
+            self._disks[node].erase()
+        else:
+            shutil.rmtree(data)
 
     def spoil_epochs(self, node: str, topic: str, partition: int) -> None:
         place = self._cluster.data_path(broker_id(node)) / f"{topic}-{partition}" / EPOCH_FILE_IN_THE_MAKING
@@ -177,12 +229,32 @@ class LocalTarget(Target):
         with contextlib.suppress(FileNotFoundError):
             self._spoilt.pop((node, topic, partition)).rmdir()
 
+    # --- what ZooKeeper has ----------------------------------------------------------------------------------------------
+
+    def serving(self, node: str) -> bool:
+        return self._cluster.is_ready(broker_id(node))
+
+    def isr(self, topic: str, partition: int) -> tuple[int, ...]:
+        return self._states.isr(topic, partition)
+
+    def broker_epoch(self, node: str) -> int:
+        return self._states.broker_epoch(broker_id(node))
+
+    def remove_isr_notifications(self) -> None:
+        self._states.remove_isr_notifications()
+
+    @property
+    def _states(self) -> ZooKeeperStates:
+        return ZooKeeperStates(self._cluster.zookeeper, self._cluster.zookeeper_digest)
+
     # --- the end ---------------------------------------------------------------------------------------------------------
 
     def heal_all(self) -> None:
         self.links.heal()
-        for node in list(self._full):
-            self.free_disk(node)
+        for disk in self._disks.values():
+            disk.free()
+        for limited in list(self._limited):
+            self._lift_limit(*limited)
         for spoilt in list(self._spoilt):
             self.mend_epochs(*spoilt)
         for node in (*self.zookeepers(), *self.brokers()):

@@ -102,14 +102,33 @@ class Target(ABC):
         raise NotOffered(self.missing[Kind.SLOW])
 
     def fill_disk(self, node: str) -> None:
+        """Leave a broker's file system without free space, until ``free_disk``."""
         raise NotOffered(self.missing[Kind.DISK_FULL])
 
     def free_disk(self, node: str) -> None:
         raise NotOffered(self.missing[Kind.DISK_FULL])
 
+    def fail_writes(self, node: str) -> None:
+        """Let every write of a broker fail, until ``mend_writes``."""
+        raise NotOffered(self.missing[Kind.DISK_FAILS])
+
+    def mend_writes(self, node: str) -> None:
+        raise NotOffered(self.missing[Kind.DISK_FAILS])
+
+    def exhaust_descriptors(self, node: str) -> None:
+        """Let a broker open no more files and sockets than it has open, until ``free_descriptors``."""
+        raise NotOffered(self.missing[Kind.NO_DESCRIPTORS])
+
+    def free_descriptors(self, node: str) -> None:
+        raise NotOffered(self.missing[Kind.NO_DESCRIPTORS])
+
     def wipe(self, node: str) -> None:
         """Delete all data of a broker that does not run."""
         raise NotOffered(self.missing[Kind.WIPE])
+
+    def damage(self, node: str, topic: str, partition: int, how: str) -> None:
+        """Damage the files of a replica: ``how`` is a name in ``damage.DAMAGES``."""
+        raise NotOffered(self.missing[Kind.LOSE_PARTITION])
 
     def spoil_epochs(self, node: str, topic: str, partition: int) -> None:
         """Let a replica fail to write down the next leader epoch, until ``mend_epochs``."""
@@ -120,6 +139,22 @@ class Target(ABC):
 
     def skew_clock(self, node: str, seconds: float) -> None:
         raise NotOffered(self.missing[Kind.CLOCK])
+
+    # --- for restart-unseen: what ZooKeeper has ---------------------------------------------------------------------------
+
+    def serving(self, node: str) -> bool:
+        """Whether a broker is ready for clients."""
+        raise NotOffered(self.missing[Kind.RESTART_UNSEEN])
+
+    def isr(self, topic: str, partition: int) -> tuple[int, ...]:
+        raise NotOffered(self.missing[Kind.RESTART_UNSEEN])
+
+    def broker_epoch(self, node: str) -> int:
+        raise NotOffered(self.missing[Kind.RESTART_UNSEEN])
+
+    def remove_isr_notifications(self) -> None:
+        """Remove the notifications of ISR changes that the controller has not read."""
+        raise NotOffered(self.missing[Kind.RESTART_UNSEEN])
 
     @abstractmethod
     def heal_all(self) -> None:

@@ -52,6 +52,9 @@ BROKERS = {
     "deduplication": ("lose-answers", 6, "duplicate"),
     "data stamps": ("wiped-disk", 8, "lost"),
     "forgetting who was eligible": ("min-insync-lowered", 13, "lost"),
+    "comparing logs with checkpoints": ("lost-partition", 8, "lost"),
+    "new epochs for restarted leaders": ("restarted-unseen", 8, "lost"),
+    "telling shortages from failures": ("disk-full", 8, "not healed"),
 }
 
 

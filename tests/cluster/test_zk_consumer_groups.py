@@ -29,6 +29,7 @@ from ottla.zk.membership import ensure_persistent_paths
 from ottla.zk.operations import Operation, OperationResult
 from ottla.zk.session.session import ZkSession
 from tests.conftest import OpenSession
+from tests.support.clocks import wall_ms
 from tests.support.machine import scaled
 
 pytestmark = pytest.mark.cluster
@@ -51,7 +52,7 @@ class KnownTopics(SimpleNamespace):
 
 
 def coordinator(session: ZkSession, topics: KnownTopics | None = None, **limits: int) -> Groups:
-    return Groups(session, 1, cast(ClusterView, topics or KnownTopics()), GroupLimits(**limits), lambda: False)
+    return Groups(session, 1, cast(ClusterView, topics or KnownTopics()), GroupLimits(**limits), lambda: False, wall_ms)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -307,7 +308,7 @@ async def test_a_group_whose_last_member_has_just_left_is_not_forgotten_however_
 
     monkeypatch.setattr(session, "multi", wait_and_write)
     left = send(groups, one, "m", -1)
-    await GroupRetention(groups).forget_old()
+    await GroupRetention(groups, wall_ms).forget_old()
     slow.set()
     await until(lambda: left.reply is not None)
     assert left.reply is not None
@@ -323,7 +324,7 @@ async def test_a_member_that_could_not_be_heard_is_not_held_to_be_silent(
     await ensure_persistent_paths(session)
     cut_off = False
     view = cast(ClusterView, KnownTopics())
-    groups = Groups(session, 1, view, GroupLimits(consumer_session_timeout_ms=300), lambda: cut_off)
+    groups = Groups(session, 1, view, GroupLimits(consumer_session_timeout_ms=300), lambda: cut_off, wall_ms)
     assert await told(groups, "m", 0) == (1, ALL)
     one = await groups.get("g")
     cut_off = True  # its heartbeats are refused from now on

@@ -23,6 +23,7 @@ from ottla.zk.membership import ensure_persistent_paths
 from ottla.zk.operations import Operation, OperationResult
 from ottla.zk.session.session import ZkSession
 from tests.conftest import OpenSession
+from tests.support.clocks import wall_ms
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
@@ -33,7 +34,7 @@ RETENTION_S = 60.0
 
 def make_groups(session: ZkSession) -> Groups:
     view = cast(ClusterView, SimpleNamespace(known=True, brokers={1}))
-    return Groups(session, 1, view, GroupLimits(retention_ms=int(RETENTION_S * 1000)), lambda: False)
+    return Groups(session, 1, view, GroupLimits(retention_ms=int(RETENTION_S * 1000)), lambda: False, wall_ms)
 
 
 class SlowMulti:
@@ -101,12 +102,12 @@ async def test_offsets_are_kept_for_the_whole_retention_after_the_last_commit(
         await groups.stop()
         groups = make_groups(session)
     passed_s = 14.0 + RETENTION_S - 1
-    await GroupRetention(groups).forget_old()
+    await GroupRetention(groups, wall_ms).forget_old()
     found = await load_group(session, "g", make=False)
     assert found is not None
     assert found.offsets[T0].offset == 5
     passed_s = 16.0 + RETENTION_S
-    await GroupRetention(groups).forget_old()
+    await GroupRetention(groups, wall_ms).forget_old()
     assert await load_group(session, "g", make=False) is None
     await groups.stop()
 

@@ -39,6 +39,7 @@ from ottla.zk.operations import Check, Delete, Operation, OperationResult
 from ottla.zk.session.session import ZkSession
 from ottla.zk.znodes.consumers import CommitZnode, GroupZnode
 from tests.conftest import OpenSession
+from tests.support.clocks import wall_ms
 from tests.support.machine import scaled
 
 pytestmark = pytest.mark.cluster
@@ -309,7 +310,7 @@ async def test_what_does_not_fit_to_zookeeper_or_into_a_multi_keeps_nobody_else_
 
 def coordinator(session: ZkSession, **limits: int) -> Groups:
     view = cast(ClusterView, SimpleNamespace(known=True, brokers={1}))
-    return Groups(session, 1, view, GroupLimits(**limits), lambda: False)
+    return Groups(session, 1, view, GroupLimits(**limits), lambda: False, wall_ms)
 
 
 def offsets_of(groups: Groups, session: ZkSession, partitions: int = 1) -> GroupOffsetHandlers:
@@ -419,7 +420,7 @@ async def test_group_that_commits_is_in_use_however_short_the_retention(
     one.loaded.znode = replace(one.loaded.znode, touched_ms=int(time.time() * 1000) - 1900)
     await commit(groups, one, 5)
     one.loaded.znode = replace(one.loaded.znode, touched_ms=one.loaded.znode.touched_ms - 1000)  # a second later
-    await GroupRetention(groups).forget_old()
+    await GroupRetention(groups, wall_ms).forget_old()
     assert await offset_of(session) == 5
     await groups.stop()
 
@@ -432,7 +433,7 @@ async def test_group_that_cannot_be_read_does_not_keep_others_from_being_forgott
     groups = coordinator(session, retention_ms=1000)
     await session.create("/consumers/a", b"garbage")
     await session.create("/consumers/z", GroupZnode(touched_ms=1).encode())
-    await GroupRetention(groups).forget_old()
+    await GroupRetention(groups, wall_ms).forget_old()
     assert await session.children("/consumers") == ["a"]
     await groups.stop()
 

@@ -329,7 +329,13 @@ class FakeCluster(Cluster):
     def connect(self, broker_id: int) -> FakeChannel:
         return FakeChannel(self._world, broker_id)
 
-    async def ask_any(self, request: Request, kind: type[M], check: Callable[[M], None] = lambda _: None) -> M:
+    async def ask_any(
+        self,
+        request: Request,
+        kind: type[M],
+        check: Callable[[M], None] = lambda _: None,
+        is_in_doubt: Callable[[M], bool] = lambda _: False,
+    ) -> M:
         answer = cast(M, (await self._world.ask(self._world.metadata)).message)
         check(answer)
         return answer

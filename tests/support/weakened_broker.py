@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from ottla.broker import file_descriptors
 from ottla.broker.__main__ import main
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.controller.decisions.actions import Action, Tell, TellReplicas
 from ottla.broker.controller.decisions.leaders import Leaders
 from ottla.broker.controller.decisions.orders import Orders
 from ottla.broker.data_trust import DataTrust
+from ottla.broker.file_descriptors import DescriptorPlan
+from ottla.broker.replication.damage_loop import DamageLoop
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.state import LeaderState
 from ottla.broker.storage.data_folder.lost_partitions import LostPartitions
 from ottla.broker.storage.disk_health import DiskHealth
@@ -61,6 +65,21 @@ def _take_any_partition_for_whole() -> None:
 def _take_shortages_for_failures() -> None:
     """A full disk, or a want of descriptors, fails a log until the broker restarts."""
     DiskHealth.refuse = DiskHealth.fail  # type: ignore[method-assign]
+
+
+def _let_all_take_descriptors() -> None:
+    """Clients may take the last file descriptors, and every segment that was read keeps one."""
+    file_descriptors.plan = lambda limit: DescriptorPlan(limit, 2**31, 2**31, 2**31)
+
+
+def _look_at_no_reported_batch() -> None:
+    """A leader does not look at its own copy of a batch that came damaged to a follower."""
+    DamageLoop.suspect = lambda self, partition, offset: None  # type: ignore[method-assign]
+
+
+def _count_with_damaged_logs() -> None:
+    """A log with a damaged batch is not cut when it does not count any more."""
+    Partitions._settle_damage = lambda self, partition, state: None  # type: ignore[method-assign]
 
 
 def _commit_beside_elr() -> None:
@@ -112,6 +131,9 @@ MECHANISMS: dict[str, Callable[[], None]] = {
     "data stamps": _take_any_folder_for_whole,
     "comparing logs with checkpoints": _take_any_partition_for_whole,
     "telling shortages from failures": _take_shortages_for_failures,
+    "sharing out descriptors": _let_all_take_descriptors,
+    "checking reported batches": _look_at_no_reported_batch,
+    "cutting damaged logs": _count_with_damaged_logs,
     "forgetting who was eligible": _commit_beside_elr,
     "metadata in time": _lag_behind,
     "new epochs for restarted leaders": _let_restarted_leaders_go_on,

@@ -160,7 +160,11 @@ class KafkaDialect:
             number = filled[(request.correlation_id + turn) % len(filled)]
             part = response.parts[number]
             share = min(left, CONVERTED_MAX // len(filled))
-            records[number], weight = self._convert(part.topic, part.partition, views[number], share)
+            try:
+                records[number], weight = self._convert(part.topic, part.partition, views[number], share)
+            except OttlaError as error:  # a damaged batch is an error of its partition only
+                part.error_code, part.error_message = error.code, str(error)
+                continue
             left -= weight
         return records
 

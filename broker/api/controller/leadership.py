@@ -40,6 +40,10 @@ class LeadershipHandlers:
         asked = Asked("itself", SHUTDOWN_TIMEOUT_S)
 
         async def relieve() -> Reply:
+            if request.damaged:
+                damaged = [TopicPartition(name.topic, name.partition) for name in request.damaged]
+                await controller.replicas_damaged(request.broker_id, request.broker_epoch, damaged, asked)
+                return Reply(ControlledShutdownResponse([]))
             if request.failed is not None:
                 failed = [TopicPartition(name.topic, name.partition) for name in request.failed]
                 await controller.replicas_failed(request.broker_id, request.broker_epoch, failed, asked)

@@ -21,6 +21,8 @@ class Leaders:
         self.shutting_down: set[int] = set()
         """Brokers that are about to stop."""
         self._failed: dict[TopicPartition, set[int]] = {}  # replicas whose disk failed in this life of their broker
+        self._damaged: dict[TopicPartition, set[int]] = {}
+        """Replicas whose log has a damaged batch: they do not count as long as another one in sync can lead."""
         self.distrusted: dict[TopicPartition, set[int]] = {}
         """Replicas that came back without the end of their log [I14]."""
         self.lost: dict[TopicPartition, set[int]] = {}
@@ -33,6 +35,13 @@ class Leaders:
         for where in partitions:
             self._failed.setdefault(where, set()).add(broker)
 
+    def damaged(self, broker: int, partitions: Iterable[TopicPartition]) -> None:
+        """A broker found a damaged batch in its own log of these. Where it does not count, it copies the log anew anyway."""
+        for where in partitions:
+            state = self._cluster.topics[where.topic].states[where.partition].state
+            if broker in (*state.isr, *state.elr):
+                self._damaged.setdefault(where, set()).add(broker)
+
     def works(self, broker: int, partitions: Iterable[TopicPartition]) -> None:
         """A broker leads or follows these as it was told: if it could not before, that has passed."""
         for where in partitions:
@@ -42,11 +51,12 @@ class Leaders:
                     del self._failed[where]
 
     def mended(self, restarted: Iterable[int]) -> None:
-        """A broker that is gone will have recovered its logs when it comes back."""
-        for where in list(self._failed):
-            self._failed[where] -= set(restarted)
-            if not self._failed[where]:
-                del self._failed[where]
+        """A broker that is gone will have recovered its logs when it comes back, or say again what is damaged."""
+        for broken in (self._failed, self._damaged):
+            for where in list(broken):
+                broken[where] -= set(restarted)
+                if not broken[where]:
+                    del broken[where]
 
     def distrust(self, joined: Iterable[int]) -> None:
         """Brokers that came back without some of their records do not count where they counted before.
@@ -79,7 +89,7 @@ class Leaders:
 
     def forget(self, topic: str) -> None:
         """A topic is gone, and all that was thought of its replicas with it."""
-        for thoughts in (self._failed, self.distrusted, self.lost):
+        for thoughts in (self._failed, self._damaged, self.distrusted, self.lost):
             for where in [where for where in thoughts if where.topic == topic]:
                 del thoughts[where]
 
@@ -121,6 +131,8 @@ class Leaders:
             left = doubts.pop(where, set()) & {*state.isr, *state.elr}
             if left and not (elected and state.leader in left):
                 doubts[where] = left
+        if damaged := self._damaged.pop(where, set()) & {*state.isr, *state.elr}:
+            self._damaged[where] = damaged
 
     # --- who leads next ------------------------------------------------------------------------------------------------
 
@@ -137,7 +149,8 @@ class Leaders:
             state = topic.states[where.partition].state
             able = self.able(where) if where in self._failed else staying
             settled = state.leader in able and all(broker in able for broker in state.isr)
-            if settled and not self._was_restarted(where) and where not in self.distrusted and where not in self.lost:
+            doubted = where in self.distrusted or where in self.lost or where in self._damaged
+            if settled and not doubted and not self._was_restarted(where):
                 continue
             decided = self._decide(topic, where, able)
             # Whoever was restarted or is not trusted and leads all the same does so in a new epoch: then it is known that
@@ -160,7 +173,7 @@ class Leaders:
     def _decide_among(self, topic: Topic, where: TopicPartition, able: Collection[int], *, unclean: bool) -> Leadership:
         state = topic.states[where.partition].state
         lost = self.lost.get(where, set())
-        doubted = lost | self.distrusted.get(where, set())
+        doubted = self._doubted(where, able)
         elr, isr = _but(state.elr, doubted), _but(state.isr, doubted)
         if not isr and elr and not any(broker in able for broker in elr):
             # All that counts is with those that are gone: they are waited for, and who lacks records counts no more.
@@ -188,6 +201,15 @@ class Leaders:
             # It leaves, or its disk failed, but nobody else can lead: it stays. What it has can still be read.
             return Leadership(state.leader, isr, elr)
         return decided
+
+    def _doubted(self, where: TopicPartition, able: Collection[int]) -> set[int]:
+        """Replicas that lack records. One with a damaged batch is among them only if another one in sync can lead: what it has
+        besides can still be read."""
+        doubted = self.lost.get(where, set()) | self.distrusted.get(where, set())
+        damaged = self._damaged.get(where, set())
+        isr = self._cluster.topics[where.topic].states[where.partition].state.isr
+        others = set(isr) & set(able) - doubted - damaged
+        return doubted | damaged if others else doubted
 
     def unclean(self, wanted: Iterable[TopicPartition] | None = None) -> list[Action]:
         """Where nobody leads (of all partitions, if none are named): take whoever lives as he is, at an operator's word."""
@@ -228,8 +250,7 @@ class Leaders:
             state = topic.states[where.partition].state
             preferred = topic.replicas[where.partition][0]
             able = preferred in state.isr and preferred not in self.shutting_down
-            doubted = self.distrusted.get(where, set()) | self.lost.get(where, set())
-            if able and preferred not in doubted:
+            if able and preferred not in self._doubted(where, self.able(where)):
                 changes.append(self.change(where, Leadership(preferred, state.isr, state.elr)))
         return [WriteStates(changes)] if changes else []
 

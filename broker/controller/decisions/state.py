@@ -131,6 +131,12 @@ class ControllerState:
         self._leaders.failed(broker, affected)
         return self._leaders.elections(affected)
 
+    def replicas_damaged(self, broker: int, partitions: Iterable[TopicPartition]) -> list[Action]:
+        """The logs of these replicas of a broker have a damaged batch: others lead and are in sync, where there are others."""
+        affected = self._leaders.among(partitions)
+        self._leaders.damaged(broker, affected)
+        return self._leaders.elections(affected)
+
     def leader_unreachable(self, leader: int, cut_off: Collection[int]) -> list[Action]:
         """The controller reaches a broker, and ``cut_off`` brokers do not."""
         return replace_unreachable(self._leaders, self._cluster, leader, cut_off)

@@ -42,22 +42,28 @@ class CleanLoop:
         log_dir: LogDir,
         *,
         high_watermarks: Callable[[], Mapping[TopicPartition, int]],
-        now_ms: Callable[[], int],
+        leads: Callable[[TopicPartition], bool],
+        now_ms: Callable[[], int | None],
         clock: Callable[[], float],
         intervals: CleanIntervals,
         shortened: Callable[[TopicPartition], None] = lambda partition: None,
     ) -> None:
         """``now_ms`` is the time of day that retention compares with, ``clock`` the monotonic one, in seconds.
 
+        While ``now_ms`` gives None, nothing is deleted by age. Limits hold for partitions that this broker
+        ``leads``: a follower deletes only what its leader has deleted, whose log start offset comes with its fetches.
         ``shortened`` hears of partitions whose log begins later than before.
         """
         self._log_dir = log_dir
         self._high_watermarks = high_watermarks
+        self._leads = leads
         self._now_ms = now_ms
         self._clock = clock
         self._intervals = intervals
         self._shortened = shortened
-        self._stopping = asyncio.Event()
+        self._stopping = False
+        self._wake = asyncio.Event()
+        self._flush_due = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -65,18 +71,27 @@ class CleanLoop:
 
     async def stop(self) -> None:
         """End the task once what it is doing is done."""
-        self._stopping.set()
+        self._stopping = True
+        self._wake.set()
         if self._task is not None:
             await self._task
 
+    def flush_sealed_soon(self) -> None:
+        """Too many sealed segments keep a descriptor until they are flushed: do not wait for the next checkpoint."""
+        self._flush_due = True
+        self._wake.set()
+
     async def apply_retention(self) -> None:
-        """Delete expired segments, below the high watermark only: where that is unknown, nothing is deleted."""
+        """Delete segments that are not kept any more, below the high watermark only: where that is unknown, nothing.
+
+        Whether this broker leads is looked up for each partition, right before its segments are chosen.
+        """
         high_watermarks = self._high_watermarks()
         for partition, log in list(self._log_dir.logs.items()):
             high_watermark = high_watermarks.get(partition)
             if high_watermark is not None and not log.failed:
                 with _one_failing_alone(log):
-                    if log.apply_retention(self._now_ms(), up_to=high_watermark):
+                    if log.apply_retention(self._now_ms(), up_to=high_watermark, leads=self._leads(partition)):
                         self._shortened(partition)
                         await asyncio.to_thread(log.remove_deleted_files)
         await asyncio.to_thread(self._log_dir.checkpoint_log_start_offsets)
@@ -126,19 +141,27 @@ class CleanLoop:
 
     async def _run(self) -> None:
         duties = self._duties()
-        while not self._stopping.is_set():
+        while True:
             duty = min(duties, key=lambda each: each.due)
             try:
-                await asyncio.wait_for(self._stopping.wait(), max(0.0, duty.due - self._clock()))
-                return
+                async with asyncio.timeout(max(0.0, duty.due - self._clock())):
+                    await self._wake.wait()
             except TimeoutError:
-                pass
-            try:
-                await duty.work()
-            except OSError as error:
-                # A checkpoint could not be written; the next time it is written anew, from the start.
-                logger.error("cleaning failed: duty=%s error=%s", getattr(duty.work, "__name__", duty.work), error)
-            duty.due = self._clock() + duty.interval_ms / 1000
+                await self._do(duty.work)
+                duty.due = self._clock() + duty.interval_ms / 1000
+            self._wake.clear()
+            if self._stopping:
+                return
+            if self._flush_due:
+                self._flush_due = False
+                await self._do(self.checkpoint_recovery_points)
+
+    async def _do(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except OSError as error:
+            # A checkpoint could not be written; the next time it is written anew, from the start.
+            logger.error("cleaning failed: duty=%s error=%s", getattr(work, "__name__", work), error)
 
 
 @contextmanager

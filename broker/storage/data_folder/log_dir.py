@@ -21,12 +21,14 @@ from ottla.broker.storage.data_folder.lost_partitions import Loss, Lost, LostPar
 from ottla.broker.storage.data_folder.meta_properties import FILE_NAME, claim_data_folder
 from ottla.broker.storage.data_folder.shutdown_marker import ShutdownMarker, current_boot_id
 from ottla.broker.storage.disk_health import is_shortage
-from ottla.broker.storage.log import OFFSET_MAX, Log
+from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig
 from ottla.broker.storage.log_loading import Precautions
 from ottla.broker.storage.partition_folder import DELETE_SUFFIX, holds_records, read_topic_id
 from ottla.broker.storage.producers.memory import ProducerMemory
 from ottla.broker.storage.recovery import RecoveryReport
+from ottla.broker.storage.segments.open_files import OpenFiles
+from ottla.broker.storage.truncation import OFFSET_MAX
 from ottla.wire.errors import InconsistentTopicId, OttlaError, StorageError
 from ottla.wire.log_layout import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, partition_of
 from ottla.wire.names import TopicPartition, check_topic_name
@@ -35,6 +37,8 @@ RECOVERY_THREADS = 4
 FILE_NAME_MAX = 255
 
 _DOOMED = re.compile(rf".+\.[0-9a-f]{{32}}{DELETE_SUFFIX}", re.ASCII)
+
+DAMAGED_PARTITIONS = ".damaged-partitions"
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +53,7 @@ class LogDir:
         data_uuid: str,
         marker: ShutdownMarker,
         producer_memory: ProducerMemory | None = None,
+        open_files: OpenFiles | None = None,
     ) -> None:
         self.folder = folder
         self.data_uuid = data_uuid
@@ -59,12 +64,15 @@ class LogDir:
         self._lock = lock
         self._marker = marker
         self.producer_memory = producer_memory or ProducerMemory()
+        self.open_files = open_files or OpenFiles()
         self._names = FolderNames(folder)
         self.was_empty = False
         """Whether nothing at all was in the folder before."""
         self._recovery_points = OffsetCheckpoint(folder / RECOVERY_POINTS)
         self._log_starts = OffsetCheckpoint(folder / LOG_START_OFFSETS)
         self._high_watermarks = OffsetCheckpoint(folder / HIGH_WATERMARKS)
+        self.damaged = OffsetCheckpoint(folder / DAMAGED_PARTITIONS)
+        """Partitions with a damaged batch, and its offset: they are cut there once the controller does not count them."""
         self._checkpoints = (self._recovery_points, self._log_starts, self._high_watermarks)
         self._after_power_cut = marker.tail_suspect
         """Whether unflushed records may be gone for a known reason: then a high watermark past the log end is no news."""
@@ -81,6 +89,7 @@ class LogDir:
         config_for: Callable[[str], LogConfig],
         boot_id: str | None = None,
         producer_memory: ProducerMemory | None = None,
+        open_files: OpenFiles | None = None,
     ) -> "LogDir":
         """Lock ``folder`` and open all logs in it, recovering them if the last run did not end cleanly. Slow."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +99,7 @@ class LogDir:
             fresh = not (folder / FILE_NAME).exists() and not _partition_folders(folder)
             data_uuid = claim_data_folder(folder, broker_id, cluster_id)
             marker = ShutdownMarker(folder, boot_id or current_boot_id(), fresh=fresh)
-            log_dir = cls(folder, lock, data_uuid, marker, producer_memory)
+            log_dir = cls(folder, lock, data_uuid, marker, producer_memory, open_files)
             log_dir.was_empty = was_empty
             log_dir.knows_partitions |= fresh
             log_dir._open_logs(config_for)
@@ -153,7 +162,7 @@ class LogDir:
                 checkpoint.forget([partition])
             log = Log.open(
                 self.folder / str(partition), topic_id, config, clean=True, precautions=self._precautions(partition),
-                producer_memory=self.producer_memory,
+                producer_memory=self.producer_memory, open_files=self.open_files,
             )  # fmt: skip
             self._names.made()
             self.logs[partition] = log
@@ -168,9 +177,13 @@ class LogDir:
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """See to it that nothing here claims that these partitions have records, or should have some. Slow."""
-        for checkpoint in self._checkpoints:
+        for checkpoint in (*self._checkpoints, self.damaged):
             checkpoint.forget(partitions)
         self.lost.remove(partitions)
+
+    def note_damage(self, partition: TopicPartition, offset: int) -> None:
+        """Remember a damaged batch, over restarts. Slow."""
+        self.damaged.write(lambda: {**self.damaged.offsets, partition: offset})
 
     def delete_log(self, partition: TopicPartition) -> Path:
         """Take a log out of service. Gives the folder that holds its files now, for ``remove_folder``.
@@ -200,8 +213,17 @@ class LogDir:
                 logger.warning("log could not be deleted: partition=%s error=%s", partition, error)
                 failed = failed or error
         if doomed:
-            sync_folder(self.folder)
+            self._sync_deletions(doomed)
         return doomed, failed
+
+    def _sync_deletions(self, doomed: Collection[Path]) -> None:
+        try:
+            sync_folder(self.folder)
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            # After a power cut the folders may be back, as those of partitions which nobody counts this broker for.
+            logger.warning("deletions not synced: folders=%d error=%s", len(doomed), error)
 
     def _take_out_of_service(self, partition: TopicPartition) -> Path:
         log = self.logs[partition]
@@ -323,6 +345,7 @@ class LogDir:
                 log_start_offset=self._log_starts.offsets.get(partition, 0),
                 precautions=self._precautions(partition),
                 producer_memory=self.producer_memory,
+                open_files=self.open_files,
             )
         except (OSError, OttlaError, ValueError) as error:
             logger.error("log failed to open: partition=%s error=%s", partition, error)

@@ -62,12 +62,17 @@ class LogProducers:
         """Forget producers that were silent for producer.id.expiration.ms; whether there may be more of them."""
         return self.states.expire(time.monotonic(), most)
 
-    def truncate(self, offset: int, segments: Sequence[Segment]) -> None:
-        """The log was cut at ``offset``, and has these segments left."""
+    def last_batches_before(self, offset: int, segments: Sequence[Segment]) -> list[BatchHeader]:
+        """What ``truncate`` needs of the log's segments, read before the log is cut: reading may fail, and then nothing is."""
+        unknown = self.states.unknown_after(offset)
+        return _last_batches(segments, unknown, offset) if unknown else []
+
+    def truncate(self, offset: int, last_batches: list[BatchHeader]) -> None:
+        """The log was cut at ``offset``; ``last_batches`` are those of ``last_batches_before``."""
         self._file.forget()
         self.saved_up_to = 0
-        unknown = self.states.truncate(offset)
-        for header in _last_batches(segments, unknown) if unknown else ():
+        self.states.truncate(offset)
+        for header in last_batches:
             self.note(header, header.base_offset)
 
     def clear(self) -> None:
@@ -95,11 +100,11 @@ def read_producers(segments: Iterable[Segment], from_offset: int, producers: Pro
     return producers
 
 
-def _last_batches(segments: Sequence[Segment], producer_ids: set[int]) -> list[BatchHeader]:
-    """The last batch of each of these producers: from the end backwards, and no further than it takes to find them all."""
+def _last_batches(segments: Sequence[Segment], producer_ids: set[int], before: int) -> list[BatchHeader]:
+    """The last batch before an offset of each of these producers: backwards, and no further than it takes to find them all."""
     found: dict[int, BatchHeader] = {}
-    for segment in reversed(segments):
-        end = segment.size
+    for segment in reversed([segment for segment in segments if segment.base_offset < before]):
+        end = segment.position_of(before)
         while end and len(found) < len(producer_ids):
             start = segment.batch_before(end - _STEP_BACK)
             newest: dict[int, BatchHeader] = {}

@@ -83,13 +83,23 @@ class ProducerStates:
             if self._memory.used_bytes > self._memory.limit_bytes:
                 self._memory.make_room()
 
-    def truncate(self, offset: int) -> set[int]:
-        """Forget batches at or past ``offset``. Gives the producers that may have sent others before, which are forgotten too.
+    def unknown_after(self, offset: int) -> set[int]:
+        """The producers of which nothing is remembered once the log is cut at ``offset``, but that may have sent more.
 
         Their last batch is to be looked for in the log. It is enough: of what a producer may send again, nothing is older than
         the window, and all that was remembered is cut.
         """
         unknown = set()
+        for producer_id, entry in self._entries.items():
+            if last_offset(entry) >= offset:
+                batches = batches_of(entry)
+                # An epoch makes those before it forgotten.
+                if batches[0].last_offset >= offset and (batches[0].first_sequence != 0 or entry.epoch > 0):
+                    unknown.add(producer_id)
+        return unknown
+
+    def truncate(self, offset: int) -> None:
+        """Forget batches at or past ``offset``."""
         for producer_id, entry in list(self._entries.items()):
             if last_offset(entry) < offset:
                 continue
@@ -101,9 +111,6 @@ class ProducerStates:
                 continue
             del self._entries[producer_id]
             self._grow(-_size(entry))
-            if batches[0].first_sequence != 0 or entry.epoch > 0:  # an epoch makes those before it forgotten
-                unknown.add(producer_id)
-        return unknown
 
     # --- who is forgotten ------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ import mmap
 import os
 from weakref import WeakSet, ref
 
+from ottla.broker.storage.segments.open_files import OpenFiles
+
 COPY_MAX = 256 * 1024
 """A read past the end of the map that is smaller than this is copied, a larger one maps the file anew.
 
@@ -25,7 +27,10 @@ TOUCHED_MAX = 32 * 1024 * 1024
 class MappedFile:
     """The read side of one file. The caller says how many bytes are valid: nothing past them is ever mapped or read."""
 
-    __slots__ = ("_copied", "_copied_from", "_map", "_mapped_size", "_retired", "_touched", "_view", "given_up_to")
+    __slots__ = (
+        "_copied", "_copied_from", "_map", "_mapped_size", "_open_files", "_retired", "_touched", "_view", "given_up_to",
+        "was_read",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._map: mmap.mmap | None = None
@@ -37,6 +42,17 @@ class MappedFile:
         self._copied_from = 0
         self.given_up_to = 0
         """Where the slices end that somebody may still hold."""
+        self._open_files: OpenFiles | None = None
+        self.was_read = False
+        """Whether the map was read since somebody last looked for one to release."""
+
+    def use(self, open_files: OpenFiles) -> None:
+        """Count among these from now on. A file that is only being loaded belongs to the thread that loads it."""
+        self._open_files = open_files
+
+    def may_map(self) -> bool:
+        """Whether the file may be mapped: else it is to be read through a descriptor."""
+        return self._map is not None or self._open_files is None or self._open_files.has_room()
 
     def read(self, fd: int, start: int, end: int, valid_size: int, may_be_cut: bool = False) -> memoryview:
         """Bytes ``start`` to ``end`` of the open file ``fd``, which has ``valid_size`` bytes that may be shown.
@@ -46,9 +62,10 @@ class MappedFile:
         # Invariant: a map never reaches past the valid bytes, so undoing a failed append cuts nothing that is mapped.
         assert end <= valid_size
         if end > self._mapped_size or may_be_cut:
-            if end - start < COPY_MAX or may_be_cut:
+            if end - start < COPY_MAX or may_be_cut or not self.may_map():
                 return self._copy(fd, start, end)
             self.map(fd, valid_size)
+        self.was_read = True
         self._touched += end - start
         if self._touched > TOUCHED_MAX:
             self._forget_pages()
@@ -77,6 +94,20 @@ class MappedFile:
             self._map = mmap.mmap(fd, valid_size, access=mmap.ACCESS_READ)
             self._view = memoryview(self._map)
             self._mapped_size = valid_size
+            self.was_read = True
+            if self._open_files is not None:
+                self._open_files.add_map(self)
+
+    def unmap(self) -> bool:
+        """Let go of the map; False, and nothing is changed, if somebody holds a slice of it. For OpenFiles."""
+        if self._map is None:
+            return False
+        self._view.release()
+        if not _close(self._map):
+            self._view = memoryview(self._map)
+            return False
+        self._map, self._view, self._mapped_size = None, memoryview(b""), 0
+        return True
 
     def _forget_pages(self) -> None:
         """Let the process forget the pages that it has touched, not the kernel: slices that are held stay good.
@@ -110,9 +141,13 @@ class MappedFile:
     def _retire(self) -> None:
         if self._map is None:
             return
+        if self._open_files is not None:
+            self._open_files.forget_map(self)
         self._view.release()
         if not _close(self._map):
             self._retired.add(self._map)
+            if self._open_files is not None:
+                self._open_files.hold(self._map)
         self._map, self._view, self._mapped_size = None, memoryview(b""), 0
 
 

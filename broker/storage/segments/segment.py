@@ -8,7 +8,9 @@ from pathlib import Path
 
 from ottla.broker.storage.segments.batch_file import BatchFile
 from ottla.broker.storage.segments.index import NO_TIMESTAMP, BatchPlace, OffsetPosition, SegmentIndex
+from ottla.broker.storage.segments.open_files import OpenFiles
 from ottla.broker.storage.segments.segment_files import (
+    TEMPORARY_SUFFIX,
     load_index,
     mark_deleted,
     remove_index,
@@ -54,11 +56,23 @@ class Segment:
         self.first_timestamp = NO_TIMESTAMP
 
     @classmethod
-    def create(cls, folder: Path, base_offset: int, interval_bytes: int) -> "Segment":
-        """A new, empty, active segment."""
-        segment = cls(folder, base_offset, interval_bytes, BatchFile.create(segment_path(folder, base_offset)))
+    def create(cls, folder: Path, base_offset: int, interval_bytes: int, *, aside: bool = False) -> "Segment":
+        """A new, empty, active segment; ``aside``: of a name that no restart takes for a segment, until ``take_its_place``."""
+        path = segment_path(folder, base_offset)
+        if aside:
+            path = path.with_name(path.name + TEMPORARY_SUFFIX)
+            path.unlink(missing_ok=True)
+        segment = cls(folder, base_offset, interval_bytes, BatchFile.create(path))
         segment._index = SegmentIndex(base_offset, interval_bytes)
         return segment
+
+    def take_its_place(self) -> None:
+        """Rename a segment that was made aside: those that were in its place are gone."""
+        self._file.rename(segment_path(self._folder, self.base_offset))
+
+    def use(self, open_files: OpenFiles) -> None:
+        """Count among these from now on, as a segment of a log that is in service."""
+        self._file.use(open_files)
 
     @classmethod
     def open_active(cls, folder: Path, base_offset: int, interval_bytes: int) -> "Segment":
@@ -99,6 +113,15 @@ class Segment:
     def fd(self) -> int:
         """The descriptor to flush; below zero if there is none any more."""
         return self._file.fd
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether it was cut, or made in the place of others, since it was last flushed."""
+        return self._file.was_cut
+
+    @was_cut.setter
+    def was_cut(self, was_cut: bool) -> None:
+        self._file.was_cut = was_cut
 
     @property
     def max_timestamp(self) -> int:
@@ -175,10 +198,14 @@ class Segment:
         if limit >= self.size:
             return self.size
         end = max(start, self.batch_before(limit))
-        for batch in self.walk(end):
-            if batch.position + batch.size > limit:
-                break
-            end = batch.position + batch.size
+        try:
+            for batch in self.walk(end):
+                if batch.position + batch.size > limit:
+                    break
+                end = batch.position + batch.size
+        except CorruptMessage:
+            if end == start:
+                raise  # else what lies before the damaged batch is whole
         return end
 
     def batch_before(self, position: int) -> int:
@@ -219,7 +246,7 @@ class Segment:
         """Write the indexes: nothing is appended any more."""
         self.save_index()
         self._sealed_max_timestamp = self.index.max_timestamp
-        self._file.sealed = True
+        self._file.seal()
         self._index = None
         self.recent.clear()
 
@@ -233,13 +260,14 @@ class Segment:
     def close_files(self) -> None:
         self._file.close()
 
-    def open_fd(self) -> None:
-        """Have a descriptor to cut by: where there is none left, nothing has been cut yet."""
-        self._file.open_fd()
+    def prepare_truncation(self) -> None:
+        """Have the index, and a descriptor to read and to cut by: where there is none left, nothing has been cut yet."""
+        self._file.keep_fd()
+        self._index = self.index
 
-    def close_fd(self) -> None:
-        """Let go of the descriptor of a segment that is flushed."""
-        self._file.close_fd()
+    def flushed(self) -> None:
+        """A sealed segment is on disk."""
+        self._file.flushed()
 
     def mark_deleted(self) -> None:
         """Rename the files out of the way. Slices that readers hold stay good."""
@@ -274,9 +302,12 @@ class Segment:
     def _build_index(self) -> SegmentIndex:
         index = SegmentIndex(self.base_offset, self._interval_bytes)
         offset = self.base_offset
-        for batch in self.walk(0):
-            index.add(offset, batch.position, batch.size, batch.max_timestamp)
-            offset += batch.next_offset - batch.base_offset
+        try:
+            for batch in self.walk(0):
+                index.add(offset, batch.position, batch.size, batch.max_timestamp)
+                offset += batch.next_offset - batch.base_offset
+        except CorruptMessage:
+            pass  # what lies before can be found; whoever looks for the batch, or loads the segment, meets the damage itself
         return index
 
     def _check_tiles(self, batch: BatchPlace, due: int) -> None:

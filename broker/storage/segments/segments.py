@@ -13,8 +13,14 @@ from pathlib import Path
 
 from ottla.broker.storage.checkpoint_file import sync_folder
 from ottla.broker.storage.disk_health import is_shortage
+from ottla.broker.storage.segments.index import BatchPlace
+from ottla.broker.storage.segments.open_files import OpenFiles
 from ottla.broker.storage.segments.segment import Segment
 from ottla.broker.storage.segments.segment_files import sync_index
+from ottla.wire.errors import CorruptMessage
+
+FLUSHED_AT_ONCE = 8
+"""How many segments are flushed before the next ones are: each takes one more descriptor meanwhile."""
 
 _base_offset = attrgetter("base_offset")
 
@@ -22,7 +28,9 @@ _base_offset = attrgetter("base_offset")
 class Segments:
     """See the module. Methods raise OSError; what that means for the log is the log's to say."""
 
-    def __init__(self, folder: Path, interval_bytes: int, segments: list[Segment], flushed_up_to: int) -> None:
+    def __init__(
+        self, folder: Path, interval_bytes: int, segments: list[Segment], flushed_up_to: int, open_files: OpenFiles
+    ) -> None:
         self._folder = folder
         self._interval_bytes = interval_bytes
         self._list = segments
@@ -32,6 +40,11 @@ class Segments:
         self._folder_changed = True
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
+        self._open_files = open_files
+        for segment in segments:
+            if segment.sealed:
+                segment.close_files()  # what was mapped to load it
+            segment.use(open_files)
 
     def __len__(self) -> int:
         return len(self._list)
@@ -66,12 +79,17 @@ class Segments:
         for segment in self.from_offset(offset):
             if segment.base_offset >= up_to:
                 break
-            start = segment.position_of(offset, to_show=True)
-            end = limit = segment.position_of(up_to)
-            if end - start > max_bytes:
-                end = segment.last_end_within(start, start + max_bytes)
-                if end == start and at_least_one and not views:
-                    end = start + segment.batch_at(start).size
+            try:
+                start = segment.position_of(offset, to_show=True)
+                end = limit = segment.position_of(up_to)
+                if end - start > max_bytes:
+                    end = segment.last_end_within(start, start + max_bytes)
+                    if end == start and at_least_one and not views:
+                        end = start + segment.batch_at(start).size
+            except CorruptMessage:
+                if views:
+                    break  # what lies before a damaged batch is whole
+                raise
             if end > start:
                 may_be_cut = stays < segment.next_offset and end > segment.position_of(stays)
                 views.append(segment.read(start, end, may_be_cut=may_be_cut))
@@ -80,6 +98,11 @@ class Segments:
             if end < limit or full:
                 break
         return views
+
+    def locate(self, offset: int) -> tuple[Segment, BatchPlace]:
+        """The batch that holds ``offset``, by the headers before it. CorruptMessage where there cannot be one."""
+        segment = self.holding(offset)
+        return segment, segment.batch_at(segment.position_of(offset, to_show=True))
 
     def find_by_timestamp(self, timestamp_ms: int, from_offset: int) -> memoryview | None:
         """See ``Log.find_by_timestamp``."""
@@ -109,10 +132,16 @@ class Segments:
             # What may fail for want of room or descriptors comes first: until both are done nothing has changed.
             last.save_index()
             following = Segment.create(self._folder, last.next_offset, self._interval_bytes)
+            following.use(self._open_files)
             last.seal()
             self.active = following
             self._list.append(following)
             self._folder_changed = True
+
+    def prepare_truncation(self, segment: Segment) -> None:
+        """Have what it takes to cut this segment; a flush, in a thread, leaves it alone from now on."""
+        with self._lock:
+            segment.prepare_truncation()
 
     def truncate_to(self, offset: int) -> None:
         """Cut at ``offset``, where a batch starts and which does not lie before the first segment."""
@@ -125,14 +154,21 @@ class Segments:
             self.active.truncate_to(offset)
             self._folder_changed = True
 
-    def start_over_at(self, offset: int) -> None:
+    def create_aside(self, offset: int) -> Segment:
+        """A new segment for ``start_over_with``: what needs room or a descriptor is done before anything is dropped."""
+        segment = Segment.create(self._folder, offset, self._interval_bytes, aside=True)
+        segment.use(self._open_files)
+        return segment
+
+    def start_over_with(self, segment: Segment) -> None:
         """Drop all segments for a new one."""
         with self._lock:
-            for segment in reversed(self._list):
-                segment.mark_deleted()
-            self.active = Segment.create(self._folder, offset, self._interval_bytes)
-            self._list[:] = [self.active]
-            self._folder_changed = True
+            for dropped in reversed(self._list):
+                dropped.mark_deleted()
+            segment.take_its_place()
+            self.active = segment
+            self._list[:] = [segment]
+            self.active.was_cut = self._folder_changed = True
 
     def drop_first(self, count: int) -> list[str]:
         """Let go of the oldest segments, never of the active one; gives their names."""
@@ -152,6 +188,11 @@ class Segments:
             self.flushed_up_to = min(self.flushed_up_to, offset)
             self._flush_target = min(self._flush_target, offset)
 
+    @property
+    def owes_truncation(self) -> bool:
+        """Whether a truncation is not on disk yet: the next flush puts it there, whether records are due or not."""
+        return any(segment.was_cut for segment in self._list)
+
     def flush(self, *, sealed_only: bool, with_them: Callable[[], None] = lambda: None) -> int:
         """Put all records, or all of sealed segments, on disk; gives the offset up to which they are. Slow.
 
@@ -160,32 +201,47 @@ class Segments:
         with self._flushing:
             with self._lock:
                 self._flush_target = self.active.base_offset if sealed_only else self.active.next_offset
-                due = [segment for segment in self._list if self._is_due(segment)]
-                files = _copies(due)
-                folder_changed, self._folder_changed = self._folder_changed, False
+            with_them()
+            while self._flush_some():
+                pass
+            return self.flushed_up_to
+
+    def _flush_some(self) -> bool:
+        """Flush the first segments that are due, not more than there are descriptors for; whether more are due."""
+        with self._lock:
+            all_due = [segment for segment in self._list if self._is_due(segment)]
+            due = all_due[:FLUSHED_AT_ONCE]
+            files = _copies(due)
+            cut = [segment for segment in due if segment.was_cut]
+            for segment in cut:
+                segment.was_cut = False  # before: a cut from now on is the next flush's
+            folder_changed, self._folder_changed = self._folder_changed, False
+            are_more = len(all_due) > len(due)
+            end = due[-1].next_offset if are_more else self._flush_target
+        try:
             try:
-                try:
-                    with_them()
-                    for fd in files:
-                        os.fdatasync(fd)
-                finally:
-                    for fd in files:
-                        os.close(fd)
-                # A recovery point past a sealed segment says that its indexes can be trusted as well.
-                for segment in due:
-                    if segment.sealed:
-                        sync_index(self._folder, segment.base_offset)
-                if folder_changed:
-                    sync_folder(self._folder)
-            except OSError:
-                self._folder_changed |= folder_changed  # a want of descriptors passes, and the flush is done again
-                raise
-            with self._lock:
-                self.flushed_up_to = max(self.flushed_up_to, self._flush_target)
-                for segment in due:
-                    if segment.sealed and segment.next_offset <= self.flushed_up_to:
-                        segment.close_fd()
-                return self.flushed_up_to
+                for fd in files:
+                    os.fdatasync(fd)
+            finally:
+                for fd in files:
+                    os.close(fd)
+            # A recovery point past a sealed segment says that its indexes can be trusted as well.
+            for segment in due:
+                if segment.sealed:
+                    sync_index(self._folder, segment.base_offset)
+            if folder_changed:
+                sync_folder(self._folder)
+        except OSError:
+            self._folder_changed |= folder_changed  # a want of descriptors passes, and the flush is done again
+            for segment in cut:
+                segment.was_cut = True
+            raise
+        with self._lock:
+            self.flushed_up_to = max(self.flushed_up_to, min(end, self._flush_target))
+            for segment in due:
+                if segment.sealed and segment.next_offset <= self.flushed_up_to:
+                    segment.flushed()
+        return are_more
 
     def close(self) -> None:
         """Write the indexes of the active segment and let go of all files. Slow."""
@@ -200,7 +256,8 @@ class Segments:
                 segment.close_files()
 
     def _is_due(self, segment: Segment) -> bool:
-        return segment.next_offset > self.flushed_up_to and segment.base_offset < self._flush_target
+        has_records = segment.next_offset > self.flushed_up_to and segment.base_offset < self._flush_target
+        return has_records or segment.was_cut
 
     def _number(self, offset: int) -> int:
         return max(0, bisect_right(self._list, offset, key=_base_offset) - 1)

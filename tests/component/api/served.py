@@ -21,7 +21,8 @@ from ottla.broker.metrics import Metrics
 from ottla.broker.purgatory import Purgatories
 from ottla.broker.replication.fetch_sessions import FetchSessions
 from ottla.broker.replication.log_start_loop import LogStartLoop
-from ottla.broker.replication.partition import Partition, PartitionEvents
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log_config import LogConfig
@@ -43,6 +44,7 @@ from ottla.wire.requests import (
     ProduceRequest,
     ProduceResponse,
 )
+from tests.support.clocks import wall_ms
 
 HERE, THERE = 1, 2
 """The broker that is asked, and another one."""
@@ -108,7 +110,9 @@ class Served:
         self.events.on_start_moved += [self.log_starts.start_moved, sessions.partition_committed]
         self.events.on_start_kept.append(self.purgatories.start_changed)
         self.view = ClusterView("c")
-        produce = ProduceHandler(self.partitions, self.view, self.purgatories.produce, metrics, lambda: self.unsure)
+        produce = ProduceHandler(
+            self.partitions, self.view, self.purgatories.produce, metrics, lambda: self.unsure, wall_ms
+        )
         for_replicas = ReplicaFetchHandler(sessions, lambda partition: None)
         self.consumers = ConsumerSessions(self.partitions, self.view, self.purgatories.fetch, metrics.bytes_out)
         self.events.on_committed.append(self.consumers.partition_changed)

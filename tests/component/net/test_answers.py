@@ -1,16 +1,20 @@
 """Answers leave in the order of their requests, and a peer that does not read them stops being read."""
 
 import asyncio
+import struct
 
 import pytest
 
+from ottla.net.answers import encode
 from ottla.net.connection import Connection
 from ottla.net.reply import Reply
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import InvalidRequest, NotController, RequestTimedOut, UnknownServerError
 from ottla.wire.framing import FRAME_MAX
+from ottla.wire.groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.wire.requests import FetchPartResult, FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
 from tests.component.net.conftest import HELLO, Serve, answer_versions, frame
+from tests.support.kafka_dialect import dialect_of_two_topics
 from tests.support.machine import scaled
 from tests.support.waiting import eventually
 
@@ -140,6 +144,15 @@ async def test_an_answer_too_long_for_a_frame_is_a_typed_error(serve: Serve) -> 
     answer = await peer.answer()
     assert (answer.correlation_id, type(answer.error)) == (5, InvalidRequest)
     await peer.aclose()
+
+
+def test_a_list_too_long_for_a_frame_is_a_typed_error_in_kafkas_dialect() -> None:
+    dialect = dialect_of_two_topics()
+    request = IncomingRequest(dialect, ListGroupsRequest.api, 3, 7, "client", ListGroupsRequest([]), [])
+    groups = (ListedGroup("g" * 1_000_000, "consumer", "Empty"),) * 110
+    answer = b"".join(map(bytes, encode(request, Reply(ListGroupsResponse(0, "", groups)))))
+    throttle_ms, error_code = struct.unpack_from(">ih", answer, 9)
+    assert (throttle_ms, error_code, len(answer) < 100) == (0, InvalidRequest.code, True)
 
 
 async def test_an_answer_that_cannot_be_encoded_is_an_error_of_that_request_alone(serve: Serve) -> None:

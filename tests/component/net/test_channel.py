@@ -202,7 +202,8 @@ async def test_the_next_address_of_a_name_is_tried(serve: Serve, monkeypatch: py
 
 def resolved_to(monkeypatch: pytest.MonkeyPatch, addresses: list[str]) -> None:
     async def getaddrinfo(host: str, port: int, **options: int) -> list[tuple[object, ...]]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+        found = addresses if host == "somewhere" else [host]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in found]
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
 

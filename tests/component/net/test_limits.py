@@ -6,6 +6,7 @@ import time
 import pytest
 
 from ottla.net.connection import Connection
+from ottla.net.principal import Principal
 from ottla.net.reply import Reply
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.framing import GROWTH, LENGTH
@@ -268,3 +269,49 @@ async def test_a_handler_that_fails_ends_no_turn_but_its_own(
     await still_serves(running)
     await peer.aclose()
     loop_errors.clear()  # that it was a bug is not kept secret
+
+
+# --- descriptors that are nearly exhausted ---
+
+
+def let_in_who_claims_to_be_a_broker(request: IncomingRequest, connection: Connection) -> Reply:
+    if request.client_id == "broker":
+        connection.principal = Principal("Broker", "1")
+    return answer_versions(request, connection)
+
+
+async def test_only_brokers_get_the_last_descriptors(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    running = await serve(let_in_who_claims_to_be_a_broker, descriptors=0, proving_s=0.3)
+    broker, client, silent = [await running.connect() for _ in range(3)]
+    broker.ask(HELLO, 1, "broker")
+    await broker.answer()
+    broker.ask(MetadataRequest([]), 2)
+    assert (await broker.answer()).correlation_id == 2
+    client.ask(HELLO)
+    await client.answer()
+    client.ask(MetadataRequest([]))
+    assert await client.closed() == b""
+    await silent.closed()
+    assert running.server.turned_away == 2
+    assert len([line for line in complaints(caplog) if "nearly exhausted" in line]) == 1
+    assert not any("closing a connection" in line for line in complaints(caplog))
+    broker.ask(HELLO, 3)
+    assert (await broker.answer()).correlation_id == 3
+
+
+async def test_few_at_once_may_prove_that_they_are_brokers(serve: Serve) -> None:
+    running = await serve(let_in_who_claims_to_be_a_broker, descriptors=0, proving=2, proving_s=60.0)
+    first, second, third = [await running.connect() for _ in range(3)]
+    await third.closed()
+    first.ask(HELLO, 1, "broker")
+    await first.answer()
+    fourth = await running.connect()
+    for peer in (second, fourth):
+        peer.ask(HELLO)
+        await peer.answer()
+    await second.aclose()
+    await eventually(lambda: len(running.server.connections) == 2)
+    fifth = await running.connect()
+    fifth.ask(HELLO, 5)
+    assert (await fifth.answer()).correlation_id == 5

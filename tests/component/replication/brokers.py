@@ -21,7 +21,8 @@ from ottla.broker.replication import fetch_loop, followed
 from ottla.broker.replication.fetch_loop import Fetchers
 from ottla.broker.replication.fetch_sessions import FetchSession, FetchSessions
 from ottla.broker.replication.log_start_loop import LogStartLoop
-from ottla.broker.replication.partition import Partition, PartitionEvents
+from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.state import LeaderState
 from ottla.broker.storage.data_folder.log_dir import LogDir

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.replication.partitions import Partitions
+from ottla.broker.replication.replica_logs import ReplicaLogs
 from ottla.wire.errors import StaleBrokerEpoch
 from ottla.wire.names import TopicPartition
 from tests.component.replication.brokers import LEADER, Cluster, turns
@@ -20,14 +20,14 @@ async def test_a_broker_that_was_fenced_meanwhile_does_not_lead(
 ) -> None:
     await cluster.create(A0)
     go_on, begun = threading.Event(), threading.Event()
-    real = Partitions._open_logs
+    real = ReplicaLogs.open_all
 
-    def slow(partitions: Partitions, states: Any) -> Any:
+    def slow(logs: ReplicaLogs, states: Any) -> Any:
         begun.set()
         assert go_on.wait(scaled(10))
-        return real(partitions, states)
+        return real(logs, states)
 
-    monkeypatch.setattr(Partitions, "_open_logs", slow)
+    monkeypatch.setattr(ReplicaLogs, "open_all", slow)
     cluster.decide(A0, LEADER)
     cluster.decide(B0, LEADER)
     first = asyncio.create_task(cluster.tell(cluster.leader, B0))  # it makes a log, and waits for the disk

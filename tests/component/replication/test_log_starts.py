@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.replication.log_start_loop import LogStartLoop
-from ottla.broker.replication.partition import PartitionEvents
+from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log_config import LogConfig

@@ -1,14 +1,17 @@
 """Orders of the controller that come late."""
 
+import asyncio
 from pathlib import Path
 
-from ottla.broker.replication.partition import PartitionEvents
+from ottla.broker.cluster_view import ClusterView
+from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log_config import LogConfig
-from ottla.wire.control import PartitionState, StopReplicaPart
+from ottla.wire.control import PartitionState, StopReplicaPart, TopicConfig, UpdateMetadataRequest
 from ottla.wire.names import TopicPartition
 from tests.component.replication.brokers import Cluster
+from tests.support.descriptors import few_descriptors
 
 ONE = TopicPartition("one", 0)
 
@@ -41,4 +44,48 @@ async def test_partitions_that_come_together_are_spread_over_the_data_folders(tm
         ]
         assert await partitions.apply(states, []) == {}
     assert [len(log_dir.logs) for log_dir in log_dirs] == [3, 3, 3]
+    await partitions.close()
+
+
+async def test_what_others_know_of_a_later_epoch_ends_leadership_and_what_they_do_not_know_does_not(
+    tmp_path: Path,
+) -> None:
+    config = LogConfig()
+    log_dir = LogDir.open(tmp_path, broker_id=1, cluster_id="c", config_for=lambda _: config)
+    partitions = Partitions(1, [log_dir], config, 1, PartitionEvents())
+    names = ["replaced", "same", "new", "again"]
+    led = [PartitionState(name, f"id-{name}", 0, 1, 3, [1, 2], [1], 0, 1, []) for name in names]
+    assert await partitions.apply(led, []) == {}
+    known = [("replaced", "id-replaced", 4), ("same", "id-same", 3), ("again", "another id", 0)]
+    topics = [TopicConfig(name, topic_id, {}) for name, topic_id, _ in known]
+    states = [PartitionState(name, topic_id, 0, 2, epoch, [1, 2], [2], 1, 1, []) for name, topic_id, epoch in known]
+    view = ClusterView("c")
+    view.update(UpdateMetadataRequest(2, 2, 1, True, [], topics, states, []))
+    replaced = partitions.step_down_where_replaced(view)
+    assert sorted(where.topic for where in replaced) == ["again", "replaced"]
+    assert sorted(one.where.topic for one in partitions if one.is_leader) == ["new", "same"]
+    await partitions.close()
+
+
+async def test_partition_whose_log_has_no_descriptors_is_taken_when_there_are_some(tmp_path: Path) -> None:
+    log_dir = LogDir.open(tmp_path, broker_id=1, cluster_id="c", config_for=lambda _: LogConfig())
+    partitions = Partitions(1, [log_dir], LogConfig(), 1, PartitionEvents())
+    postponed: list[int] = []
+    partitions.on_postponed = lambda: postponed.append(1)
+    states = [PartitionState("topic", "id", number, 1, 0, [1], [1], 0, 1, []) for number in range(3)]
+    await asyncio.to_thread(int)  # threads are there already
+    with few_descriptors():
+        assert await partitions.apply(states, [], 7) == {}, "the controller need not look for others"
+        assert not await partitions.apply_postponed()
+    assert postponed
+    assert len(partitions) == 0
+    await partitions.stop([StopReplicaPart("topic", "id", 2, 0, True)])
+    assert await partitions.apply_postponed()
+    assert sorted(partition.where.partition for partition in partitions if partition.is_leader) == [0, 1]
+    partitions.step_down_all()
+    with few_descriptors():
+        await partitions.apply([states[2]], [], 7)
+    partitions.step_down_all()
+    assert await partitions.apply_postponed()
+    assert len(partitions) == 2, "what was said in an earlier life is forgotten"
     await partitions.close()

@@ -7,6 +7,7 @@ import pytest
 
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_config import LogConfig
+from ottla.broker.storage.segments.open_files import OpenFiles
 from ottla.wire.batch import HEADER_SIZE, MAGIC_KAFKA, Codec, build_batch, stamp
 from ottla.wire.payload_check import STREAM_BEGINS
 
@@ -51,7 +52,10 @@ def open_log(tmp_path: Path) -> Iterator[OpenLog]:
     """Opens the log in tmp_path/t-0; whatever is open at the end is let go of."""
     opened: list[Log] = []
 
-    def open_it(*, clean: bool = True, recovery_point: int = 0, log_start_offset: int = 0, **config: object) -> Log:
+    def open_it(
+        *, clean: bool = True, recovery_point: int = 0, log_start_offset: int = 0,
+        open_files: OpenFiles | None = None, **config: object,
+    ) -> Log:  # fmt: skip
         log = Log.open(
             tmp_path / "t-0",
             TOPIC_ID,
@@ -59,6 +63,7 @@ def open_log(tmp_path: Path) -> Iterator[OpenLog]:
             clean=clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            open_files=open_files,
         )
         opened.append(log)
         return log

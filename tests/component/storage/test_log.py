@@ -251,3 +251,16 @@ def test_a_shared_copy_is_not_of_what_was_cut(open_log, make_batch):
     log.append_as_leader(make_batch(fill=8), 1, 0)
     (read,) = log.read(1, 1 << 20, up_to=2, at_least_one=True)
     assert (held[-1], read[-1]) == (7, 8)
+
+
+def test_batches_before_a_damaged_header_can_be_read(open_log, make_batch):
+    log = open_log(segment_bytes=1000)
+    fill(log, make_batch, 30)
+    with (log.folder / f"{10:020d}.log").open("r+b") as file:
+        file.seek(7 * 100 + 10)  # the length of the batch at offset 17
+        file.write(b"\x7f")
+    assert offsets_in(read_all(log, 5, max_bytes=2000)[: 12 * 100]) == list(range(5, 17))
+    assert offsets_in(read_all(log, 12, max_bytes=550)) == [12, 13, 14, 15, 16]
+    with pytest.raises(CorruptMessage):
+        log.read(17, 150, up_to=30, at_least_one=True)
+    assert offsets_in(read_all(log, 20)) == list(range(20, 30))

@@ -11,12 +11,12 @@ from tests.support.machine import scaled
 
 async def test_a_client_is_answered_while_the_controller_is_busy_and_the_topic_is_made_once() -> None:
     asked: list[str] = []
-    busy, made = asyncio.Event(), asyncio.Event()
+    busy = asyncio.Event()
 
     async def create(topic: NewTopic, timeout_s: float) -> None:
         asked.append(topic.name)
         await busy.wait()
-        made.set()
+        asked.append("done")
 
     auto = AutoTopics(ClusterView("c"), create, lambda: TopicDefaults(1, 1))
     began = time.monotonic()
@@ -25,5 +25,6 @@ async def test_a_client_is_answered_while_the_controller_is_busy_and_the_topic_i
     assert 2 * ANSWER_AFTER_S <= time.monotonic() - began < 2 * ANSWER_AFTER_S + scaled(0.5)
     assert asked == ["t"]
     busy.set()
-    await asyncio.wait_for(made.wait(), scaled(5))
-    assert asked == ["t"]
+    async with asyncio.timeout(scaled(5)):
+        while asked != ["t", "done"]:  # noqa: ASYNC110  # nobody can tell when it is done
+            await asyncio.sleep(0)

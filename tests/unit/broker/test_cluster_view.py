@@ -3,7 +3,8 @@
 import pytest
 
 from ottla.broker.cluster_view import DEPARTED_S, ClusterView
-from ottla.wire.control import SettingsTold, UpdateMetadataRequest
+from ottla.broker.controller.decisions.pieces import in_pieces
+from ottla.wire.control import PartitionState, SettingsTold, TopicConfig, UpdateMetadataRequest
 from ottla.wire.messages import BrokerEndpoint, ListenerAddress
 
 
@@ -140,3 +141,46 @@ def test_settings_are_those_of_the_latest_word() -> None:
     for epoch, version, value, counts in [(1, 5, "1", "1"), (1, 7, "2", "2"), (1, 6, "3", "2"), (2, 1, "4", "4")]:
         told(epoch, version, value)
         assert view.settings[""]["num.partitions"] == counts
+
+
+# --- from other brokers ----------------------------------------------------------------------------------------------------
+
+
+def told_of_a_topic(version: int, leader: int = 1) -> UpdateMetadataRequest:
+    state = PartitionState("t", "id", 0, leader, version, [1, 2], [leader], version, 3, [2])
+    settings = (SettingsTold("1", {"a": "b"}),)
+    return UpdateMetadataRequest(
+        1,
+        3,
+        9,
+        True,
+        [broker(1), broker(2)],
+        [TopicConfig("t", "id", {"k": "v"})],
+        [state],
+        [],
+        version,
+        settings=settings,
+    )
+
+
+def test_what_a_broker_knows_is_what_its_peer_knows_then() -> None:
+    knows, asks = ClusterView("cluster"), ClusterView("cluster")
+    knows.update(told_of_a_topic(5, leader=2))
+    asks.update(told_of_a_topic(4))
+    pieces = [piece for piece in in_pieces(knows.as_update()) if isinstance(piece, UpdateMetadataRequest)]
+    assert asks.take_from_peer(pieces)
+    assert asks.describe(None, "L") == knows.describe(None, "L")
+    assert (asks.version, asks.settings, asks.leader_of("t", 0)) == ((3, 5), {"1": {"a": "b"}}, (2, 5))
+    asks.update(told_of_a_topic(6))  # the controller speaks again
+    assert asks.leader_of("t", 0) == (1, 6)
+
+
+def test_older_metadata_of_a_peer_is_not_taken_and_the_controller_still_has_to_tell_everything() -> None:
+    known, peer = ClusterView("cluster"), ClusterView("cluster")
+    known.update(told_of_a_topic(5))
+    peer.update(told_of_a_topic(5, leader=2))
+    assert not known.take_from_peer([peer.as_update()])
+    assert known.leader_of("t", 0) == (1, 5)
+    peer.update(told_of_a_topic(6, leader=2))
+    assert known.take_from_peer([peer.as_update()])
+    assert known.told_in == 9  # the life in which the controller told it everything; a peer's word is of none

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pytest
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
@@ -10,6 +11,7 @@ from ottla.net.answers import encode
 from ottla.net.reply import Reply
 from ottla.wire.batch import MAGIC_KAFKA, BatchHeader, Buffer, Codec, read_header
 from ottla.wire.dialect import IncomingRequest
+from ottla.wire.errors import CorruptMessage
 from ottla.wire.kafka.batches import batches_of
 from ottla.wire.kafka.dialect import CONVERTED_MAX, Convert, KafkaDialect
 from ottla.wire.kafka.primitives import INT64
@@ -80,3 +82,18 @@ def test_partition_whose_batches_are_too_large_keeps_no_other_one_out() -> None:
 def test_batches_that_need_nothing_are_given_though_there_is_room_for_no_conversion() -> None:
     kafka = encode_batch([b"x"], timestamps=1, magic=MAGIC_KAFKA)
     assert KafkaBatches().convert("t", 0, [memoryview(kafka)], -1) == ([kafka], 0)
+
+
+def test_damaged_batch_is_an_error_of_its_partition_and_gets_no_other_crc() -> None:
+    unreadable: list[tuple[str, int, int]] = []
+    convert = KafkaBatches(unreadable=lambda *where: unreadable.append(where)).convert
+    whole, damaged, _, *_ = map(bytearray, _log())
+    damaged[-1] ^= 1
+    made, _ = convert("first", 0, [memoryview(whole + damaged)], CONVERTED_MAX * 2)
+    assert [read_header(batch).base_offset for batch in made] == [0], "what lies before it is given"
+    assert unreadable == [("first", 0, COUNT)]
+    given = _answered(convert, 1, [bytes(damaged), bytes(whole)])
+    assert given[0] == b""
+    assert _headers(given[1])
+    with pytest.raises(CorruptMessage):
+        convert("first", 0, [memoryview(damaged)], CONVERTED_MAX)

