@@ -88,9 +88,7 @@ class WaitingOrders:
     def _merged_deletions(self) -> "NextOrder":
         merged = [self._deletions.popleft()]
         parts = list(merged[0][0].parts)
-        while (
-            self._merges and self._deletions and len(parts) + len(self._deletions[0][0].parts) <= DELETIONS_AT_ONCE
-        ):
+        while self._merges and self._deletions and len(parts) + len(self._deletions[0][0].parts) <= DELETIONS_AT_ONCE:
             merged.append(self._deletions.popleft())
             parts += merged[-1][0].parts
         order = msgspec.structs.replace(merged[0][0], parts=parts)

@@ -101,16 +101,18 @@ def replicated_batches(
 ) -> tuple[Batches, DamagedRecords | None]:
     """The whole batches that a leader sent, up to the first one that is damaged, and what is wrong with that one.
 
-    A fetch may end inside a batch, which is left out unless it is the first. They must go on where this log ends, and epochs must not go back nor past
-    the leader's own. If ``is_first``, the first batch may begin before: the log is empty, and begins where the leader's does,
-    which may be inside a batch.
+    A fetch may end inside a batch, which is left out unless it is the first. They must go on where this log ends, and epochs
+    must not go back nor past the leader's own. If ``is_first``, the first batch may begin before: the log is empty, and begins
+    where the leader's does, which may be inside a batch.
     """
     batches: Batches = []
     position = 0
     while len(records) - position >= HEADER_SIZE:
         size = int.from_bytes(records[position + 8 : position + LENGTH_OVERHEAD], "big", signed=True) + LENGTH_OVERHEAD
         if size > len(records) - position:
-            if not batches:  # a leader sends at least one whole batch: this length lies, and no later fetch would bring more
+            if (
+                not batches
+            ):  # a leader sends at least one whole batch: this length lies, and no later fetch would bring more
                 why = f"it claims {size} bytes where the leader sent {len(records) - position}"
                 return batches, DamagedRecords(f"the batch at offset {next_offset} is damaged: {why}", next_offset)
             break

@@ -204,13 +204,16 @@ def test_snapshot_in_several_pieces_is_read_whole_and_a_spoilt_one_not_at_all(
     assert snapshot_module.load_producers(path.parent, ProducerMemory())[0] == 0
 
 
-def test_snapshot_past_the_end_of_a_recovered_log_is_not_used_once_other_records_have_come_so_far(tmp_path: Path) -> None:
+def test_snapshot_past_the_end_of_a_recovered_log_is_not_used_once_other_records_have_come_so_far(
+    tmp_path: Path,
+) -> None:
     """Before: a batch that is not in the log was taken for a repetition, and acknowledged."""
     log = open_log(tmp_path)
     for sequence in range(5):
         append(log, 7, sequence)
     log.close()
-    os.truncate(log.folder / "00000000000000000000.log", 2 * BATCH_BYTES)  # what a power cut does to records not flushed
+    # What a power cut does to records that are not flushed.
+    os.truncate(log.folder / "00000000000000000000.log", 2 * BATCH_BYTES)
     log = open_log(tmp_path)
     assert log.log_end_offset == 2
     for sequence in range(5):  # from another leader

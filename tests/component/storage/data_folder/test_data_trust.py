@@ -129,7 +129,9 @@ def test_stamps_are_kept_in_bounds_and_survive_garbage(tmp_path: Path) -> None:
     assert "newest" not in DataStamps(tmp_path)
 
 
-async def test_lost_partition_in_lost_folders_can_be_elected_all_the_same(folders: Folders, known: BrokerDataZnode) -> None:
+async def test_lost_partition_in_lost_folders_can_be_elected_all_the_same(
+    folders: Folders, known: BrokerDataZnode
+) -> None:
     """Before: an operator's unclean election was refused with every start, for ever."""
     folders.open[0].create_log(ONE, "id", LogConfig())
     folders.open[0].checkpoint_recovery_points()
