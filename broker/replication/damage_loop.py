@@ -94,6 +94,13 @@ class DamageLoop:
                 continue
             epoch = partition.leader_epoch
             damage, why = await _check(partition, offset)
+            if why is None:
+                logger.info(
+                    "batch cannot be checked now, what is noted of it stays: partition=%s offset=%d",
+                    partition.where,
+                    offset,
+                )
+                continue
             if partition.leader_epoch != epoch or not log.log_start_offset <= damage.offset < log.log_end_offset:
                 continue  # it may have been cut or deleted meanwhile
             if why:
@@ -150,8 +157,8 @@ class DamageLoop:
         return None
 
 
-async def _check(partition: Partition, offset: int) -> tuple[Damage, str]:
-    """Read the batch from the disk; where it is, and what is wrong with it."""
+async def _check(partition: Partition, offset: int) -> tuple[Damage, str | None]:
+    """Read the batch from the disk; where it is, and what is wrong with it (None if there are no descriptors to tell)."""
     unknown = Damage(offset, offset + 1)
     try:
         location = partition.log.locate(offset)
@@ -162,4 +169,4 @@ async def _check(partition: Partition, offset: int) -> tuple[Damage, str]:
     except FileNotFoundError:
         return unknown, ""  # retention was quicker
     except OSError as error:
-        return unknown, "" if is_shortage(error) else str(error)
+        return unknown, None if is_shortage(error) else str(error)

@@ -19,6 +19,7 @@ from ottla.wire.errors import CorruptMessage
 from ottla.wire.names import TopicPartition
 from ottla.wire.records import encode_batch
 from tests.component.replication.brokers import Cluster
+from tests.support.descriptors import few_descriptors
 from tests.support.waiting import eventually
 
 ONE = TopicPartition("one", 0)
@@ -172,3 +173,18 @@ async def test_batch_whose_length_reaches_past_a_fetch_is_reported_to_the_leader
     await cluster.tell(cluster.follower, ONE)
     await eventually(lambda: 3 in suspected)
     assert cluster.follower.partition(ONE).log.log_end_offset == 3
+
+
+async def test_batch_is_not_called_intact_because_descriptors_are_short(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    partition = await broker.leads()
+    broker.flip_bit(partition, 5)
+    broker.log_dir.note_damage(ONE, 5)
+    await asyncio.to_thread(int)  # threads are there already
+    with few_descriptors():
+        broker.loop.suspect(partition, 5)
+        await eventually(lambda: "cannot be checked now" in caplog.text or "is intact here" in caplog.text)
+    assert "is intact here" not in caplog.text
+    assert broker.noted == {ONE: 5}
