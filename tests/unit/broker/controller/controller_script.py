@@ -74,16 +74,17 @@ class ControllerScript:
     # --- ZooKeeper -------------------------------------------------------------------------------------------------------
 
     def do_topic(self, command: Command) -> list[str]:
-        """topic <name> <replicas> ... [min=<min.insync.replicas>] [unclean=true] [elected=<epoch>]: created, all in sync.
-
-        ``elected`` is the broker epoch of the leaders, 1 if it is not given, -1 for a state that does not have it.
+        """topic <name> <replicas> ... [min=<min.insync.replicas>] [unclean=true] [elected=<epoch>] [stateless=<partition>]: created, all
+        in sync. ``stateless`` names partitions that have no state, as while the topic's znodes are being removed. ``elected`` is the broker epoch of the leaders, 1 if it is not given, -1 for a state that does not have it.
         """
         name, *assignment = command.words
         replicas = {number: numbers(text) for number, text in enumerate(assignment)}
         elected = int(command.options.get("elected", 1))
+        stateless = command.numbers("stateless")
         states = {
             p: VersionedState(PartitionStateZnode(r[0], 0, 1, r, leader_broker_epoch=elected), 0)
             for p, r in replicas.items()
+            if p not in stateless
         }
         settings = {"min": "min.insync.replicas", "unclean": "unclean.leader.election.enable"}
         config = {settings[key]: value for key, value in command.options.items() if key in settings}
