@@ -2,7 +2,15 @@
 
 import pytest
 
-from ottla.broker.checked_clock import FRESH_S, SKEW_MAX_MS, UNKNOWN, CheckedClock, clock_error, likely_time, outvoted_error
+from ottla.broker.checked_clock import (
+    FRESH_S,
+    SKEW_MAX_MS,
+    UNKNOWN,
+    CheckedClock,
+    clock_error,
+    likely_time,
+    outvoted_error,
+)
 from ottla.zk.clocks import ClockReading
 
 DAY_MS = 24 * 3600 * 1000

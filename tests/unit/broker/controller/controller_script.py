@@ -74,8 +74,10 @@ class ControllerScript:
     # --- ZooKeeper -------------------------------------------------------------------------------------------------------
 
     def do_topic(self, command: Command) -> list[str]:
-        """topic <name> <replicas> ... [min=<min.insync.replicas>] [unclean=true] [elected=<epoch>] [stateless=<partition>]: created, all
-        in sync. ``stateless`` names partitions that have no state, as while the topic's znodes are being removed. ``elected`` is the broker epoch of the leaders, 1 if it is not given, -1 for a state that does not have it.
+        """topic <name> <replicas> ... [min=] [unclean=true] [elected=<epoch>] [stateless=<partitions>]: created, all in sync.
+
+        ``min`` is min.insync.replicas. ``elected`` is the broker epoch of the leaders, 1 if it is not given, -1 for a state
+        that does not have it. ``stateless`` partitions have no state, as while the topic's znodes are being removed.
         """
         name, *assignment = command.words
         replicas = {number: numbers(text) for number, text in enumerate(assignment)}
