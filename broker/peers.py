@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ottla.net.channel import Channel, connect
 from ottla.net.principal import Principal
+from ottla.net.socket_options import BROKER_SILENCE_MAX_MS
 from ottla.wire.control import BrokerHandshakeRequest, BrokerHandshakeResponse
 from ottla.wire.errors import (
     BrokerNotAvailable,
@@ -121,7 +122,9 @@ async def connect_as_broker(
 ) -> Channel:
     """A connection to another broker on which both have proven themselves."""
     client_id = f"broker-{identity.broker_id}"
-    channel = await connect(to.host, to.port, client_id=client_id, timeout_s=timeout_s, borrow=borrow)
+    channel = await connect(
+        to.host, to.port, client_id=client_id, timeout_s=timeout_s, borrow=borrow, silence_max_ms=BROKER_SILENCE_MAX_MS
+    )
     try:
         await _shake_hands(channel, identity, to, timeout_s)
     except BaseException:
@@ -178,7 +181,9 @@ async def _knock(broker: BrokerEndpoint, by: Identity, timeout_s: float) -> Prob
     """NetworkException if the connection was made, and ended before anybody spoke."""
     try:
         client_id = f"probe-of-broker-{by.broker_id}"
-        channel = await connect(broker.host, broker.port, client_id=client_id, timeout_s=timeout_s)
+        channel = await connect(
+            broker.host, broker.port, client_id=client_id, timeout_s=timeout_s, silence_max_ms=BROKER_SILENCE_MAX_MS
+        )
     except BrokerRefused:
         return Probe(refused=True)
     except NetworkException:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeVar, cast
 
 from ottla.net.exchange import Answer, Exchange
+from ottla.net.socket_options import CLIENT_SILENCE_MAX_MS, end_when_silent
 from ottla.wire.batch import Buffer
 from ottla.wire.errors import BrokerRefused, ClientClosed, ClientTimeout, NoBrokersAvailable, OttlaError
 from ottla.wire.framing import FRAME_MAX
@@ -98,15 +99,27 @@ class Channel:
 
 
 async def connect(
-    host: str, port: int, *, client_id: str, timeout_s: float, frame_max: int = FRAME_MAX, borrow: bool = False
+    host: str,
+    port: int,
+    *,
+    client_id: str,
+    timeout_s: float,
+    frame_max: int = FRAME_MAX,
+    borrow: bool = False,
+    silence_max_ms: int = CLIENT_SILENCE_MAX_MS,
 ) -> Channel:
-    """Connect and shake hands (ApiVersions), all within ``timeout_s``."""
+    """Connect and shake hands (ApiVersions), all within ``timeout_s``.
+
+    The connection ends when the peer's machine acknowledges nothing for ``silence_max_ms``.
+    """
     address = f"{host}:{port}"
     exchange = Exchange(address, client_id, frame_max, borrow=borrow)
     channel = Channel(exchange)
     try:
         async with asyncio.timeout(timeout_s):
             await _open(exchange, host, port)
+            if exchange.transport is not None:
+                end_when_silent(exchange.transport, silence_max_ms)
             answer = await channel.send(ApiVersionsRequest(software=SOFTWARE))
     except TimeoutError:
         await channel.close()

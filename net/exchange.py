@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from ottla.net.busy_poll import busy_poll
-from ottla.net.socket_options import end_when_silent, set_no_delay
+from ottla.net.socket_options import set_no_delay
 from ottla.wire import native
 from ottla.wire.batch import Buffer
 from ottla.wire.errors import ClientClosed, NetworkException, OttlaError, RemoteProtocolError
@@ -95,7 +95,6 @@ class Exchange(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
         set_no_delay(self.transport)
-        end_when_silent(self.transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer()

@@ -3,12 +3,15 @@
 import asyncio
 import socket
 
-SILENCE_MAX_MS = 3_000
-"""How long a connection that we opened lives while the other side acknowledges nothing.
+BROKER_SILENCE_MAX_MS = 3_000
+"""How long a connection between brokers lives while the other side acknowledges nothing.
 
 Without it the kernel repeats lost packets after ever longer pauses: after a network cut of a minute, a connection that survived
 it is silent for up to another minute.
 """
+CLIENT_SILENCE_MAX_MS = 15_000
+"""The same for connections that clients open. It is longer, because a leader does not read from a producer while too few
+replicas are in sync, and the producer must not lose its connection for that."""
 PROBES = 3
 """A connection without traffic is probed so often in that time: the side that only waits for an answer notices a cut, too."""
 
@@ -20,7 +23,7 @@ def set_no_delay(transport: asyncio.BaseTransport) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def end_when_silent(transport: asyncio.BaseTransport, silence_max_ms: int = SILENCE_MAX_MS) -> None:
+def end_when_silent(transport: asyncio.BaseTransport, silence_max_ms: int) -> None:
     """End the connection when nothing is acknowledged for so long, not even keepalive probes.
 
     A peer that does not read for so long although its machine is reached counts as silent, too (its window is closed).

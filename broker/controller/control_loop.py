@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import deque
 from dataclasses import dataclass
 
 from ottla.broker.controller.api import ControllerApi
@@ -22,6 +23,7 @@ from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import TopicPartition
 from ottla.zk.broker_configs import load_broker_configs
 from ottla.zk.election import ControllerTerm, read_controller
+from ottla.zk.errors import ZkError
 from ottla.zk.isr_notifications import take_isr_changes
 from ottla.zk.membership import fence, live_brokers
 from ottla.zk.metadata import load_topics
@@ -82,6 +84,7 @@ class ControlLoop:
         ]
         self._guard = FenceGuard()
         self._registered: dict[int, Broker] = {}
+        self._deleted: deque[tuple[int, list[TopicPartition], Cause]] = deque()
         self.api = ControllerApi(self._state, self._executor, self._events, self._removals, self._links)
 
     def _link(self, to: Broker) -> Link:
@@ -92,7 +95,10 @@ class ControlLoop:
         """/controller has changed: end the term if another broker is the controller."""
 
         async def check(cause: Cause) -> None:
-            found = await read_controller(self._session)
+            try:
+                found = await read_controller(self._session)
+            except ZkError as error:
+                raise OutOfStep(str(error)) from error
             if found.epoch != self._term.epoch:
                 raise StaleControllerEpoch(f"epoch {found.epoch} has begun")
 
@@ -282,8 +288,19 @@ class ControlLoop:
             self._events.put("leaders changed their in-sync replicas", read, key="in-sync replicas")
 
     def _replicas_deleted(self, broker: int, partitions: list[TopicPartition], told: Cause) -> None:
+        self._deleted.append((broker, partitions, told))
+        if len(self._deleted) == 1:
+            self._note_deletion()
+
+    def _note_deletion(self) -> None:
+        """One at a time: what clients ask of the controller comes in between."""
+        broker, partitions, told = self._deleted[0]
+
         async def note(cause: Cause) -> None:
             await self._executor.act(self._state.replicas_deleted(broker, partitions), cause)
+            self._deleted.popleft()
+            if self._deleted:
+                self._note_deletion()
 
         self._events.put_patient(f"broker {broker} deleted its replicas, as told in {told.id}", note)
 

@@ -12,7 +12,7 @@ from ottla.chaos.links import LinkedCluster, running_linked_cluster
 from ottla.chaos.proxy import from_broker
 from ottla.client import Admin, Producer
 from ottla.local import LocalCluster, LocalClusterError
-from tests.support.cluster import complete, wait_until
+from tests.support.cluster import brokers_known_to, complete, wait_until
 from tests.support.workload import WAIT_S, Workload, all_in_sync, controller_of, make_topic
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -108,6 +108,9 @@ def test_broker_whose_address_is_wrong_is_fenced_a_few_times_and_then_left_to_it
         controller = controller_of(admin)
         lost = other_brokers(cluster, controller)[0]
         cluster.terminate(lost)
+        wait_until(
+            lambda: lost not in brokers_known_to(cluster, controller), WAIT_S
+        )  # or this incarnation is fenced, too
         net.to[lost].refuse()
         with pytest.raises(LocalClusterError, match="waiting for the controller"):
             cluster.start(lost, timeout_s=3.0)

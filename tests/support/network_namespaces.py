@@ -9,9 +9,11 @@ import functools
 import itertools
 import os
 import random
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -28,12 +30,14 @@ class Network:
 
     def __init__(self, brokers: int) -> None:
         self.brokers = range(brokers)
-        self._name = f"o{os.getpid():x}{next(_numbers):x}"
+        self._number = next(_numbers)
+        self._name = f"ottla-test-{os.getpid()}-{self._number}"
         self._subnet = _free_subnet()
         self._namespaces: list[str] = []
 
     def open(self) -> None:
-        switch, outside = f"{self._name}-sw", f"{self._name}-o"
+        _remove_left_behind()
+        switch, outside = f"{self._name}-sw", f"ot{os.getpid():x}.{self._number}"
         self._add_namespace(switch)
         _run("ip", "-n", switch, "link", "add", "switch", "type", "bridge")
         _run("ip", "-n", switch, "link", "set", "switch", "up")
@@ -167,6 +171,14 @@ def running_namespaced_cluster(brokers: int, config: Mapping[str, str]) -> Itera
                 yield cluster, network
         finally:
             network.close()
+
+
+def _remove_left_behind() -> None:
+    """Remove the namespaces of test runs that were killed."""
+    for line in _run("ip", "netns", "list").splitlines():
+        match = re.match(r"(ottla-test-(\d+)-\S+)", line)
+        if match and not Path(f"/proc/{match[2]}").exists():
+            subprocess.run(["ip", "netns", "delete", match[1]], capture_output=True, check=False)
 
 
 def _free_subnet() -> str:
