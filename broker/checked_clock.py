@@ -6,7 +6,7 @@ by the monotonic clock, so setting the wall clock afterwards has no effect.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ottla.zk.clocks import ClockReading
 
@@ -58,22 +58,27 @@ class CheckedClock:
         """The monotonic clock in seconds and the wall clock in milliseconds, for a comparison."""
         return self._monotonic_s(), int(self._wall_s() * 1000)
 
-    def agrees(self, own: ClockReading) -> bool:
-        """Whether a reading of this clock is near enough to ZooKeeper's."""
-        return abs(own.skew_ms) <= SKEW_MAX_MS
-
     def was_set(self) -> bool:
         """Whether the wall clock was set by more than a second since the last comparison."""
         if self._offset_s is None:
             return False
         return abs(self._wall_s() - self._monotonic_s() - self._offset_s) > 1.0
 
-    def compared(self, at_s: float, own: ClockReading, witness: ClockReading | None, *, leads: bool) -> None:
+    def compared(
+        self,
+        at_s: float,
+        own: ClockReading,
+        witness: ClockReading | None,
+        *,
+        leads: bool,
+        others: Sequence[ClockReading] = (),
+    ) -> None:
         """Take a comparison that began at ``at_s`` of the monotonic clock.
 
-        ``witness`` is the controller's clock; if this broker is the controller (``leads``), that of any other broker.
+        ``witness`` is the controller's clock; if this broker is the controller (``leads``), that of any other broker, and
+        ``others`` are the clocks of all other brokers.
         """
-        self.error = clock_error(own, None if leads else witness, leads=leads)
+        self.error = clock_error(own, None if leads else witness, leads=leads) or outvoted_error(own, others)
         self._compared_s = at_s
         self._offset_s = own.broker_ms / 1000 - at_s
         likely_ms = likely_time(own, witness)
@@ -97,6 +102,17 @@ def clock_error(own: ClockReading, controller: ClockReading | None, *, leads: bo
     if abs(own.skew_ms - controller.skew_ms) > SKEW_MAX_MS:
         return f"it is {(own.skew_ms - controller.skew_ms) / 1000:+.0f} s from the controller's"
     return ""
+
+
+def outvoted_error(own: ClockReading, others: Sequence[ClockReading]) -> str:
+    """Why the controller does not trust its clock although ZooKeeper's agrees: most brokers disagree. Pure.
+
+    The controller and ZooKeeper's leader may run on one machine, whose clock is wrong.
+    """
+    disagree = sum(1 for other in others if abs(own.skew_ms - other.skew_ms) > SKEW_MAX_MS)
+    if 2 * disagree <= len(others) + 1:
+        return ""
+    return f"it is more than {SKEW_MAX_MS // 1000} s from those of {disagree} of {len(others)} other brokers"
 
 
 def likely_time(own: ClockReading, witness: ClockReading | None) -> int | None:

@@ -69,8 +69,9 @@ class ClockLoop:
         own = await write_clock(self._session, self._broker_id, now_ms)
         controller_id = (await read_controller(self._session)).broker_id
         leads = controller_id == self._broker_id
-        witness = await (self._any_other(own) if leads else self._reading_of(controller_id, own))
-        self._clock.compared(at_s, own, witness, leads=leads)
+        others = await self._others(own) if leads else []
+        witness = next(iter(others), None) if leads else await self._reading_of(controller_id, own)
+        self._clock.compared(at_s, own, witness, leads=leads, others=others)
         skew = self._metrics.clock_skew
         skew.labels("zookeeper").set(own.skew_ms / 1000)
         if leads:
@@ -83,14 +84,11 @@ class ClockLoop:
         is_old = reading is not None and own.zookeeper_ms - reading.zookeeper_ms > WITNESS_AGE_MAX_MS
         return None if is_old else reading
 
-    async def _any_other(self, own: ClockReading) -> ClockReading | None:
-        """Another broker's clock, for a controller whose clock differs from ZooKeeper's: which of the two is right?"""
-        if self._clock.agrees(own):
-            return None
-        for broker_id in await brokers_with_clocks(self._session):
-            if broker_id != self._broker_id and (found := await self._reading_of(broker_id, own)) is not None:
-                return found
-        return None
+    async def _others(self, own: ClockReading) -> list[ClockReading]:
+        """The recent readings of all other brokers: a controller has no controller to compare its clock with."""
+        ids = [broker_id for broker_id in await brokers_with_clocks(self._session) if broker_id != self._broker_id]
+        readings = await asyncio.gather(*(self._reading_of(broker_id, own) for broker_id in ids))
+        return [reading for reading in readings if reading is not None]
 
     def _note(self, before: str) -> None:
         error = self._clock.error

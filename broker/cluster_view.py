@@ -174,6 +174,10 @@ class ClusterView:
             return NO_LEADER, NO_EPOCH
         return metadata.partitions[partition].leader, metadata.partitions[partition].leader_epoch
 
+    def state_version_of(self, topic: str, partition: int) -> int:
+        """The version of the partition's state as far as known; -1 if it is not."""
+        return self._versions.get((topic, partition), -1)
+
     def topic_id_of(self, topic: str) -> str:
         """The id of the topic that has this name as far as known."""
         metadata = self._topics.get(topic)

@@ -8,7 +8,7 @@ from typing import Any
 from ottla.broker.api.later import later
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.controller.claims import ControllerClaims
-from ottla.broker.controller.decisions.pieces import in_pieces
+from ottla.broker.metadata_snapshot import MetadataSnapshot
 from ottla.broker.peers import PATIENT_PROBE_TIMEOUT_S, BrokerPrincipal, Handshakes, Identity, probe
 from ottla.broker.replication.partitions import Partitions
 from ottla.net.peer import Peer
@@ -26,7 +26,7 @@ from ottla.wire.control import (
     WitnessResponse,
 )
 from ottla.wire.dialect import IncomingRequest
-from ottla.wire.errors import BrokerNotAvailable, ClusterAuthorizationFailed, InvalidRequest, StaleBrokerEpoch
+from ottla.wire.errors import BrokerNotAvailable, ClusterAuthorizationFailed, StaleBrokerEpoch
 from ottla.wire.messages import Done, PartitionName
 
 logger = logging.getLogger(__name__)
@@ -54,6 +54,7 @@ class ControlHandlers:
         self._handshakes = handshakes
         self._partitions = partitions
         self._view = view
+        self._snapshot = MetadataSnapshot(view)
         self._claims = claims
 
     def handshake(self, incoming: IncomingRequest, connection: Peer) -> Reply:
@@ -83,15 +84,7 @@ class ControlHandlers:
         """Tell a broker that is cut off from ZooKeeper what this one knows, if that is newer."""
         request = incoming.message
         assert isinstance(request, PeerMetadataRequest)
-        has_zookeeper = not self._is_cut_off()
-        if not self._view.known or request.version >= self._view.version:
-            return Reply(PeerMetadataResponse(has_zookeeper))
-        pieces = in_pieces(self._view.as_update())
-        if not 0 <= request.piece < len(pieces):
-            raise InvalidRequest(f"piece {request.piece} of the metadata, which has {len(pieces)}")
-        piece = pieces[request.piece]
-        assert isinstance(piece, UpdateMetadataRequest)
-        return Reply(PeerMetadataResponse(has_zookeeper, piece))
+        return Reply(PeerMetadataResponse(not self._is_cut_off(), self._snapshot.piece(request.version, request.piece)))
 
     def leader_and_isr(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message

@@ -175,5 +175,6 @@ def settle(waiter: asyncio.Future[Any], result: Any = None, *, error: OttlaError
         return
     if error is not None:
         waiter.set_exception(error)
+        waiter.exception()  # retrieved: whoever waited may have given up in this very moment, and asyncio would log an error
     else:
         waiter.set_result(result)

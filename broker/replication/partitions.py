@@ -333,6 +333,9 @@ class Partitions:
             if partition.is_leader and _is_replaced(partition, view)
         ]
         for partition in replaced:
+            if view.topic_id_of(partition.where.topic) == partition.log.topic_id:
+                # A LeaderAndIsr request of the replaced epoch may wait here, or come late: it is out of date.
+                partition.version = max(partition.version, view.state_version_of(*partition.where))
             self._step_down(partition)
         return [partition.where for partition in replaced]
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client import Admin
+from ottla.client import Admin, Producer
 from ottla.local import LocalCluster
 from ottla.wire.names import TopicPartition
 from tests.support.client_topics import write
-from tests.support.clocks import brokers_with_clocks, set_clock
+from tests.support.clocks import brokers_with_clocks, set_clock, wall_ms
 from tests.support.cluster import wait_until
 from tests.support.workload import WAIT_S, controller_of, in_sync, leader_of
 
@@ -49,6 +49,10 @@ def metric(cluster: LocalCluster, broker: int, name: str) -> float:
     return float(next(line for line in lines if line.startswith(name)).split()[-1])
 
 
+def skew(cluster: LocalCluster, broker: int) -> float:
+    return metric(cluster, broker, 'ottla_clock_skew_seconds{reference="zookeeper"}')
+
+
 def segments(cluster: LocalCluster, broker: int, topic: str) -> list[str]:
     return sorted(path.name for path in (cluster.data_path(broker) / f"{topic}-0").glob("*.log"))
 
@@ -81,7 +85,7 @@ def test_wrong_clock_deletes_nothing_on_a_follower_nor_on_a_leader(
             wait_until(lambda: segments(cluster, wrong, topic) != before, WAIT_S)
         else:
             wait_until(lambda: metric(cluster, wrong, "ottla_clock_trusted") == 0, WAIT_S)
-            assert abs(metric(cluster, wrong, 'ottla_clock_skew_seconds{reference="zookeeper"}') - AHEAD_S) < 60
+            assert abs(skew(cluster, wrong) - AHEAD_S) < 60
             wait_until_retention_ran(cluster, admin, wrong)
             assert segments(cluster, wrong, topic) == before
 
@@ -105,3 +109,26 @@ def test_wrong_clock_deletes_nothing_on_a_follower_nor_on_a_leader(
         admin.alter_topic_config(topic, {"retention.ms": "1"}, timeout=WAIT_S)
         wait_until(lambda: admin.earliest_offsets(topic, timeout=WAIT_S)[TopicPartition(topic, 0)] > 0, WAIT_S)
         wait_until(lambda: len(segments(cluster, right, topic)) < len(before), WAIT_S)  # the follower, after its leader
+
+
+def test_controller_whose_clock_is_as_wrong_as_that_of_zookeeper_deletes_nothing(
+    cluster: LocalCluster, how: str, tmp_path: Path
+) -> None:
+    """Both run on one machine: to them, the clocks of all other brokers and producers are eight days behind."""
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        wait_until(lambda: len(admin.describe_cluster(timeout=WAIT_S).brokers) == 3, WAIT_S)
+        controller = controller_of(admin)
+        right = [broker for broker in cluster.brokers if broker != controller]
+        for broker in right:
+            set_clock(tmp_path, broker, -AHEAD_S)
+        wait_until(lambda: all(skew(cluster, broker) < -AHEAD_S / 2 for broker in right), WAIT_S)
+        set_clock(tmp_path, controller, 2.0)  # it compares its clock again
+        wait_until(lambda: skew(cluster, controller) > 1, WAIT_S)
+        topic = make_topic(admin, [[controller, *right]])
+        with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            true_ms = wall_ms() - int(AHEAD_S * 1000)
+            for _ in range(0, RECORDS, 5):
+                producer.send_many(topic, [b"x" * 50] * 5, partition=0, timestamp_ms=true_ms).result(timeout=WAIT_S)
+        wait_until_retention_ran(cluster, admin, controller)
+        first = admin.earliest_offsets(topic, timeout=WAIT_S)[TopicPartition(topic, 0)]
+        assert (first > 0) == (how == "unchecked")

@@ -90,8 +90,12 @@ class Topic:
         return (*replicas, *(broker for broker in self.removing.get(partition, ()) if broker not in replicas))
 
     def held_by(self, broker: int) -> set[int]:
-        """The partitions of which a broker may have records."""
-        return {partition for partition in self.replicas if broker in self.holders(partition)}
+        """The partitions of which a broker may have records.
+
+        One without a state has none anywhere: it was never announced, or it was deleted everywhere and the controller that was
+        removing the topic's znodes has ended.
+        """
+        return {partition for partition in self.states if broker in self.holders(partition)}
 
     def counted(self, partition: int) -> tuple[int, ...]:
         """The replicas that may be in sync: once those that go are out of the ISR, they no more.

@@ -306,8 +306,9 @@ class ControllerState:
             elif not topic.deleting:
                 topic.deleting = True
                 # Who gave its replica away and has not deleted it yet is told too, but not waited for: it may never come back.
-                topic.to_delete_on = {broker for replicas in topic.replicas.values() for broker in replicas}
+                topic.to_delete_on = {broker for partition in topic.states for broker in topic.replicas[partition]}
                 actions += self._orders.delete_replicas(name, topic, self.brokers)
+                actions += [] if topic.to_delete_on else [RemoveTopic(name)]
         return actions
 
     def replicas_deleted(self, broker: int, partitions: Iterable[TopicPartition]) -> list[Action]:

@@ -67,6 +67,11 @@ async def test_what_others_know_of_a_later_epoch_ends_leadership_and_what_they_d
     replaced = partitions.step_down_where_replaced(view)
     assert sorted(where.topic for where in replaced) == ["again", "replaced"]
     assert sorted(one.where.topic for one in partitions if one.is_leader) == ["new", "same"]
+    assert await partitions.apply(led[:1], []) == {}
+    assert not partitions.leads(TopicPartition("replaced", 0)), "an order from before it was replaced came late"
+    now = PartitionState("replaced", "id-replaced", 0, 1, 5, [1, 2], [1, 2], 2, 1, [])
+    assert await partitions.apply([now], []) == {}
+    assert partitions.leads(TopicPartition("replaced", 0))
     await partitions.close()
 
 

@@ -2,7 +2,15 @@
 
 import pytest
 
-from ottla.broker.checked_clock import FRESH_S, SKEW_MAX_MS, UNKNOWN, CheckedClock, clock_error, likely_time
+from ottla.broker.checked_clock import (
+    FRESH_S,
+    SKEW_MAX_MS,
+    UNKNOWN,
+    CheckedClock,
+    clock_error,
+    likely_time,
+    outvoted_error,
+)
 from ottla.zk.clocks import ClockReading
 
 DAY_MS = 24 * 3600 * 1000
@@ -44,6 +52,21 @@ class Clocks:
 )
 def test_a_clock_is_trusted_only_near_both_others(own, controller, leads, expected):
     assert clock_error(own, controller, leads=leads) == expected
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([], ""),
+        ([-DAY_MS], ""),  # one of two: either may be wrong, and ZooKeeper agrees with this one
+        ([0, -DAY_MS], ""),
+        ([-DAY_MS, -DAY_MS], "it is more than 60 s from those of 2 of 2 other brokers"),
+        ([0, 0, -DAY_MS, -DAY_MS], ""),
+        ([0, DAY_MS, -DAY_MS, -DAY_MS], "it is more than 60 s from those of 3 of 4 other brokers"),
+    ],
+)
+def test_a_controller_whose_clock_most_brokers_disagree_with_does_not_trust_it(others, expected):
+    assert outvoted_error(reading(), [reading(ahead_ms) for ahead_ms in others]) == expected
 
 
 @pytest.mark.parametrize(

@@ -74,16 +74,19 @@ class ControllerScript:
     # --- ZooKeeper -------------------------------------------------------------------------------------------------------
 
     def do_topic(self, command: Command) -> list[str]:
-        """topic <name> <replicas> ... [min=<min.insync.replicas>] [unclean=true] [elected=<epoch>]: created, all in sync.
+        """topic <name> <replicas> ... [min=] [unclean=true] [elected=<epoch>] [stateless=<partitions>]: created, all in sync.
 
-        ``elected`` is the broker epoch of the leaders, 1 if it is not given, -1 for a state that does not have it.
+        ``min`` is min.insync.replicas. ``elected`` is the broker epoch of the leaders, 1 if it is not given, -1 for a state
+        that does not have it. ``stateless`` partitions have no state, as while the topic's znodes are being removed.
         """
         name, *assignment = command.words
         replicas = {number: numbers(text) for number, text in enumerate(assignment)}
         elected = int(command.options.get("elected", 1))
+        stateless = command.numbers("stateless")
         states = {
             p: VersionedState(PartitionStateZnode(r[0], 0, 1, r, leader_broker_epoch=elected), 0)
             for p, r in replicas.items()
+            if p not in stateless
         }
         settings = {"min": "min.insync.replicas", "unclean": "unclean.leader.election.enable"}
         config = {settings[key]: value for key, value in command.options.items() if key in settings}

@@ -1,12 +1,14 @@
 """In which order a controller does things, and what it does not do at all."""
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from ottla.broker.controller import events as module
 from ottla.broker.controller.events import Cause, Events, OutOfStep
+from ottla.broker.controller.removals import Removals
 from ottla.wire.errors import (
     BrokerNotAvailable,
     InvalidRequest,
@@ -185,3 +187,13 @@ async def test_event_has_an_id_of_its_own_that_names_the_term() -> None:
     await asked
     assert seen == [Cause("7-1", "a broker died"), Cause("7-2", "topic created")]
     assert events.cause("a term begins") == Cause("7-3", "a term begins")
+
+
+async def test_end_of_a_term_is_no_error_in_the_log_if_nobody_waits_any_more() -> None:
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context))
+    removals = Removals()
+    with removals.of("topic"):
+        removals.close()
+    gc.collect()
+    assert errors == []
