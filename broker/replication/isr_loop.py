@@ -191,10 +191,15 @@ class IsrLoop:
         await self._session.sync("/")
         for start in range(0, len(unknown), IN_FLIGHT):
             batch = unknown[start : start + IN_FLIGHT]
-            states = await asyncio.gather(*(read_partition_state(self._session, one.where) for one, _, _ in batch))
+            states = await asyncio.gather(
+                *(read_partition_state(self._session, one.where) for one, _, _ in batch), return_exceptions=True
+            )
             changed = []
             for asked, found in zip(batch, states, strict=True):
                 partition, leading, _ = asked
+                if isinstance(found, BaseException):  # it stays unsettled, and keeps no other from being settled
+                    logger.info("isr change stays unsettled partition=%s error=%s", partition.where, found)
+                    continue
                 if self._unsettled.get(partition.where) is asked:
                     del self._unsettled[partition.where]
                 if _is_open(*asked) and found is not None and found.state.leader_epoch == leading.leader_epoch:

@@ -16,6 +16,7 @@ from ottla.wire.errors import OttlaError
 from ottla.wire.names import TopicPartition
 from ottla.zk.errors import ConnectionLost
 from ottla.zk.metadata import PartitionStateChange, VersionedState
+from ottla.zk.znodes.json_fields import MalformedZnode
 from ottla.zk.znodes.topics import PartitionStateZnode
 from tests.support.waiting import eventually
 
@@ -98,6 +99,30 @@ async def test_unknown_outcomes_are_settled_together_and_hold_up_no_new_change(m
         assert zookeeper.syncs <= 2 * PARTITIONS / IN_FLIGHT
         assert 1 < zookeeper.reading_at_once <= IN_FLIGHT
         await eventually(lambda: len({where for some in zookeeper.notified for where in some}) == PARTITIONS + 1)
+    finally:
+        await loop.stop()
+
+
+async def test_state_that_cannot_be_read_keeps_no_other_change_unsettled(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = [TopicPartition("lost", number) for number in range(3)]
+    zookeeper = SlowZooKeeper(lambda where: ConnectionLost("as the test says"))
+    zookeeper.states = {
+        where: VersionedState(PartitionStateZnode(1, 3, 1, (1, 2), leader_broker_epoch=5), 8) for where in lost
+    }
+    read = zookeeper.read
+
+    async def read_all_but_one(session: object, where: TopicPartition) -> VersionedState | None:
+        if where == lost[0]:
+            raise MalformedZnode("/brokers/topics/lost/partitions/0/state", "as the test says")
+        return await read(session, where)
+
+    monkeypatch.setattr(zookeeper, "read", read_all_but_one)
+    loop = made(zookeeper, monkeypatch)
+    try:
+        partitions = [led(where) for where in lost]
+        for partition in partitions:
+            loop.may_have_caught_up(partition)
+        await eventually(lambda: [one.leading.change is None for one in partitions] == [False, True, True])
     finally:
         await loop.stop()
 
