@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from ottla.wire.errors import OttlaError
 
@@ -140,15 +141,7 @@ class Process:
                 raise ProcessError(f"{self.name} is running already, as process {self.pid}")
             self.log_path.parent.mkdir(parents=True, exist_ok=True)
             with self.log_path.open("ab") as log_file:
-                popen = subprocess.Popen(
-                    ["/bin/sh", "-c", _WAIT_FOR_WORD, self.name, *self.command],
-                    stdin=subprocess.PIPE,
-                    stdout=log_file,
-                    stderr=subprocess.STDOUT,
-                    env=self._env,
-                    cwd=self._folder,
-                    start_new_session=True,
-                )
+                popen = self._spawn(log_file)
             self._popen = popen
             self._reaper.watch(popen.pid)
             self._watched = True
@@ -158,6 +151,18 @@ class Process:
                     word.write(b"go\n")
             except BrokenPipeError:
                 pass  # it ended already; ``alive`` and ``wait`` tell
+
+    def _spawn(self, log_file: IO[bytes]) -> "subprocess.Popen[bytes]":
+        """Start a process that waits for a line on its standard input before it becomes the command."""
+        return subprocess.Popen(
+            ["/bin/sh", "-c", _WAIT_FOR_WORD, self.name, *self.command],
+            stdin=subprocess.PIPE,
+            stdout=log_file,
+            stderr=subprocess.STDOUT,
+            env=self._env,
+            cwd=self._folder,
+            start_new_session=True,
+        )
 
     @property
     def pid(self) -> int:

@@ -16,6 +16,7 @@ from tests.support.cluster import cluster1 as cluster1
 from tests.support.cluster import complete
 from tests.support.distribution import PartSummary, distribute
 from tests.support.machine import scaled, slowness
+from tests.support.preloaded_brokers import brokers_are_forked
 from tests.support.zookeeper import RunningEnsemble, RunningServer, running_ensemble
 
 # A shell that starts this in the background has it ignore Ctrl-C, and all processes that tests start inherit that: what is
@@ -28,6 +29,12 @@ WORKER_PORTS = 2_500
 # Machines are shared and noisy: how long an example took says nothing about the code.
 settings.register_profile("ottla", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ottla")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forked_brokers() -> Iterator[None]:
+    with brokers_are_forked():
+        yield
 
 
 @pytest.fixture(scope="session")

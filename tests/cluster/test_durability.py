@@ -5,6 +5,7 @@ import random
 import re
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,13 +115,14 @@ def run_second_broker(cluster: LocalCluster, folder: Path, broker_id: int) -> "s
 
 
 def still_serves(cluster: LocalCluster) -> None:
+    topic = f"alive-{uuid.uuid4().hex[:8]}"
     with RawClient(address_of(cluster)) as client:
-        client.wait_until_led("alive")
-        client.produce("alive", one_record()).raise_if_failed()
+        client.create_topic(topic)
+        client.wait_until_led(topic)
+        client.produce(topic, one_record()).raise_if_failed()
 
 
 def test_a_second_broker_with_the_same_id_ends_with_a_clear_message(cluster: LocalCluster, tmp_path: Path) -> None:
-    create(cluster, "alive")
     ended = run_second_broker(cluster, tmp_path, 0)
     assert ended.returncode not in (0, -9)
     assert "Traceback" not in ended.stderr

@@ -13,6 +13,7 @@ from ottla.chaos.proxy import from_broker
 from ottla.client import Admin, Producer
 from ottla.local import LocalCluster, LocalClusterError
 from tests.support.cluster import brokers_known_to, complete, wait_until
+from tests.support.machine import scaled
 from tests.support.workload import WAIT_S, Workload, all_in_sync, controller_of, make_topic
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -113,7 +114,7 @@ def test_broker_whose_address_is_wrong_is_fenced_a_few_times_and_then_left_to_it
         )  # or this incarnation is fenced, too
         net.to[lost].refuse()
         with pytest.raises(LocalClusterError, match="waiting for the controller"):
-            cluster.start(lost, timeout_s=3.0)
+            cluster.start(lost, timeout_s=scaled(3.0))
         log, left = cluster.log_path(controller), f"broker={lost} refused=True .* verdict=leave to its session"
         wait_until(lambda: len(re.findall(left, log.read_text())) > 5, WAIT_S)
         assert [broker for _, broker in fences(cluster, controller)] == [lost] * FENCES_MAX
