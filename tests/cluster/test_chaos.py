@@ -55,6 +55,7 @@ BROKERS = {
     "comparing logs with checkpoints": ("lost-partition", 8, "lost"),
     "new epochs for restarted leaders": ("restarted-unseen", 8, "lost"),
     "telling shortages from failures": ("disk-full", 8, "not healed"),
+    "checking reported batches": ("flipped-bit", 8, "not healed"),
 }
 
 
