@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from ottla.chaos.faults import ALL_REPLICAS_KINDS, CLIENTS, Fault, Kind, NotOffered, Step
+from ottla.chaos.faults import ALL_REPLICAS_KINDS, CLIENTS, Fault, Kind, NotOffered, Role, Step
 from ottla.chaos.history import Event, Expectation
 from ottla.chaos.schedule import grace_s
 from ottla.chaos.sequences import ALONE_S, FaultSequences, Undo
@@ -162,7 +162,7 @@ class Nemesis:
     def _do(self, fault: Fault, victims: list[str], touched: list[str], peers: list[str]) -> Undo:
         """Begin a fault, and give back what ends it."""
         target = self._target
-        partition = self._partition_of(victims[0], fault.pick)
+        partition = self._partition_of(victims[0], fault)
         if fault.kind is Kind.WIPE:
             return self._sequences.wipe(*touched)
         if fault.kind is Kind.LOSE_PARTITION:
@@ -238,11 +238,12 @@ class Nemesis:
             raise _NotNow("the controller leads the partition")
         return sorted(others, key=lambda node: node == controller)
 
-    def _partition_of(self, victim: str, pick: int) -> int:
-        """A partition that the victim leads, from ``pick`` on; just the picked one if it leads none."""
+    def _partition_of(self, victim: str, fault: Fault) -> int:
+        """The picked partition; if the victim shall be a leader, the next one that it leads."""
         count, partitions = len(self._partitions), self._watcher.view.partitions
-        turned = [number % count for number in range(pick, pick + count)]
-        return next((n for n in turned if n < len(partitions) and names([partitions[n].leader]) == [victim]), turned[0])
+        turned = [number % count for number in range(fault.pick, fault.pick + count)]
+        led = [n for n in turned if n < len(partitions) and names([partitions[n].leader]) == [victim]]
+        return led[0] if led and fault.victim is Role.OTHER_LEADER else turned[0]
 
     @property
     def _sequences(self) -> FaultSequences:

@@ -193,8 +193,8 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         _timed(
             "lost-partition",
-            "all brokers are killed, and a leader without a partition's folder or the end of its log is started first",
-            Fault(Kind.LOSE_PARTITION, Role.LEADER),
+            "all brokers are killed, and a follower without a partition's folder or the end of its log is started first",
+            Fault(Kind.LOSE_PARTITION, Role.FOLLOWER),
             alone_s,
         ),
         _one(

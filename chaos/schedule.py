@@ -100,7 +100,7 @@ _MENU: tuple[tuple[Kind, Role, Role | None], ...] = (
     (Kind.WIPE, Role.LEADER, None),
     (Kind.WIPE, Role.BROKER, None),
     (Kind.LOSE_PARTITION, Role.LEADER, None),
-    (Kind.LOSE_PARTITION, Role.LEADER, None),
+    (Kind.LOSE_PARTITION, Role.FOLLOWER, None),
     (Kind.FLIP_BIT, Role.LEADER, None),
     (Kind.MIN_INSYNC, Role.TOPIC, None),
     (Kind.MIN_INSYNC, Role.TOPIC, None),
