@@ -11,7 +11,9 @@ from tests.support.compose import ComposeCluster
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("scenario", ["kill-leader", "isolate-leader", "disk-fails", "lost-partition", "no-descriptors"])
+@pytest.mark.parametrize(
+    "scenario", ["kill-leader", "isolate-leader", "disk-fails", "lost-partition", "no-descriptors"]
+)
 def test_scenario_on_containers_finds_nothing(compose: ComposeCluster, scenario: str) -> None:
     with ComposeTarget(compose.project) as target:
         lacking = SCENARIOS[scenario].needs - target.offered
