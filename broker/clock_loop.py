@@ -52,7 +52,7 @@ class ClockLoop:
                 next_s = loop.time() + COMPARE_S
 
     async def compare(self) -> None:
-        """Write this broker's time and read the controller's; the clock is told what comes of it."""
+        """Write this broker's time, read the controller's, and update the checked clock with the comparison."""
         before = self._clock.error
         try:
             await self._compare()

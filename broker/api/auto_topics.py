@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 CREATE_TIMEOUT_S = 5.0
 ANSWER_AFTER_S = 0.25
-"""Clients wait as long as this for the answer; those whose topic is not there by then are told so and ask again, as Kafka's
+"""Metadata waits this long for new topics. If one is missing by then, the answer says so and the client asks again, as Kafka's
 clients do. A creation takes some ten milliseconds, but the controller may have much else to do."""
 
 AT_ONCE = 64

@@ -68,7 +68,7 @@ class ControlHandlers:
         return Reply(answer)
 
     def witness(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
-        """Probe another broker and tell who asks what came of it."""
+        """Probe another broker and answer whether it is reachable."""
         request = incoming.message
         assert isinstance(request, WitnessRequest)
         return later(self._probe(request.broker_id))

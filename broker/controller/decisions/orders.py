@@ -116,7 +116,7 @@ class Orders:
         topic = self._cluster.topics.get(where.topic)
         if topic is None or topic.deleting or where.partition not in topic.states:
             return False
-        # Whoever is about to go is told, too: it leads no more.
+        # A broker that shuts down gets the request, too: it must stop leading.
         return broker in topic.holders(where.partition) and not self._must_not_hear(where, broker)
 
     def _news(
