@@ -21,8 +21,12 @@ HASTY = {"zookeeper.session.timeout.ms": f"{SESSION_S * 1000:.0f}", "replica.lag
 """Settings of a cluster in which what is silent is soon given up."""
 
 
+RATE = 400
+"""Records per second of one producer: enough that a fault always meets some, and tests beside this one keep their CPU time."""
+
+
 class Workload(chaos_workload.Workload):
-    """Idempotent producers with acks=all on one topic of a local cluster, as fast as they can.
+    """Idempotent producers with acks=all on one topic of a local cluster.
 
     with Workload(cluster, topic) as load:
         load.wait_for_acks(500)
@@ -31,9 +35,9 @@ class Workload(chaos_workload.Workload):
     load.check()
     """
 
-    def __init__(self, cluster: LocalCluster, topic: str, producers: int = 3, **options: Any) -> None:
+    def __init__(self, cluster: LocalCluster, topic: str, producers: int = 3, rate: float | None = RATE, **options: Any) -> None:
         # Every request is waited for: a test that wants another patience says so.
-        super().__init__(cluster.bootstrap, topic, producers, **{"request_timeout_ms": 30_000, **options})
+        super().__init__(cluster.bootstrap, topic, producers, rate, **{"request_timeout_ms": 30_000, **options})
         self.cluster = cluster
 
     def violations(self) -> list[Violation]:
