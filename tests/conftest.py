@@ -14,7 +14,7 @@ from ottla.zk.ensemble import ports
 from ottla.zk.session.session import ZkSession
 from tests.support.cluster import cluster1 as cluster1
 from tests.support.cluster import complete
-from tests.support.distribution import PartSummary, distribute
+from tests.support.distribution import PartSummary, check_grouped, distribute
 from tests.support.machine import scaled, slowness
 from tests.support.preloaded_brokers import brokers_are_forked
 from tests.support.zookeeper import RunningEnsemble, RunningServer, running_ensemble
@@ -108,6 +108,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("deep"):
                 item.add_marker(pytest.mark.skip(reason="runs only with -m deep"))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if session.config.getoption("loadgroup", False):
+        check_grouped(session.items)
 
 
 # --- no test begins before its cluster is complete -----------------------------------------------------------------------

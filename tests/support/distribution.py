@@ -57,6 +57,18 @@ def distribute(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(group))
 
 
+def check_grouped(items: list[pytest.Item]) -> None:
+    """Fail the run if pytest-xdist did not add the groups to the ids of the tests, by which it keeps a group on one worker.
+
+    Without that, every worker starts every shared cluster and Spark session.
+    """
+    ungrouped = [item.nodeid for item in items if "@" not in item.nodeid.rpartition("]")[2]]
+    if ungrouped:
+        raise pytest.UsageError(
+            f"pytest-xdist does not group tests under pytest {pytest.__version__}: see {ungrouped[0]}"
+        )
+
+
 def part_of(nodeid: str) -> str:
     """The folder directly below tests/ that a test belongs to."""
     parts = nodeid.split("::")[0].split("/")

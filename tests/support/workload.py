@@ -35,7 +35,9 @@ class Workload(chaos_workload.Workload):
     load.check()
     """
 
-    def __init__(self, cluster: LocalCluster, topic: str, producers: int = 3, rate: float | None = RATE, **options: Any) -> None:
+    def __init__(
+        self, cluster: LocalCluster, topic: str, producers: int = 3, rate: float | None = RATE, **options: Any
+    ) -> None:
         # Every request is waited for: a test that wants another patience says so.
         super().__init__(cluster.bootstrap, topic, producers, rate, **{"request_timeout_ms": 30_000, **options})
         self.cluster = cluster
