@@ -37,7 +37,7 @@ LIVE = "tests/cluster/"
 def group_of(item: pytest.Item) -> str:
     file = str(item.path.relative_to(ROOT))
     if file in ALONE:
-        return item.nodeid
+        return f"{file}::{item.name}"
     return next((group for start, group in ONE_GROUP.items() if file.startswith(start)), file)
 
 
@@ -62,7 +62,7 @@ def check_grouped(items: list[pytest.Item]) -> None:
 
     Without that, every worker starts every shared cluster and Spark session.
     """
-    ungrouped = [item.nodeid for item in items if "@" not in item.nodeid.rpartition("]")[2]]
+    ungrouped = [item.nodeid for item in items if not item.nodeid.endswith(f"@{group_of(item)}")]
     if ungrouped:
         raise pytest.UsageError(
             f"pytest-xdist does not group tests under pytest {pytest.__version__}: see {ungrouped[0]}"

@@ -70,6 +70,7 @@ class SparkCluster:
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "SPARK_WORKER_CORES": "1",
             "SPARK_WORKER_MEMORY": "1g",
             "SPARK_WORKER_DIR": str(self._folder / f"{name}-work"),
