@@ -34,6 +34,10 @@ def run(
     report: Annotated[
         Path | None, typer.Option("--report", metavar="DIR", help="Write index.html and run.json there.")
     ] = None,
+    rate: Annotated[
+        float,
+        typer.Option("--rate", min=1, help="How many records each of the five producers sends per second."),
+    ] = 180.0,
     allow_skipped: Annotated[
         bool, typer.Option("--allow-skipped", help="Pass though faults found no victim, or could not be done.")
     ] = False,
@@ -59,7 +63,9 @@ def run(
     chosen = random.SystemRandom().randrange(2**31) if seed is None else seed
     with open_target(target, project) as opened:
         try:
-            outcome = run_scenario(opened, scenario, seconds, chosen, note, allow_skipped=allow_skipped, client=client)
+            outcome = run_scenario(
+                opened, scenario, seconds, chosen, note, rate=rate, allow_skipped=allow_skipped, client=client
+            )
         except NotOffered as error:
             raise ConfigError(str(error)) from None
         except NotStarted as error:

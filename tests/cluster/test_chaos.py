@@ -12,7 +12,7 @@ from ottla.chaos.report.summary import summary
 from ottla.chaos.run import Outcome, run
 from ottla.chaos.targets.local import LocalTarget
 from tests.support.weakened_broker import brokers_without
-from tests.support.weakened_client import CALM_S, suffer_with_clients_without
+from tests.support.weakened_client import CALM_S, RATE, suffer_with_clients_without
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -25,7 +25,7 @@ def short_calm(monkeypatch: pytest.MonkeyPatch) -> None:
 def suffer(scenario: str, seconds: float, seed: int = 1) -> Outcome:
     print(f"{scenario}, seed {seed}")
     with LocalTarget() as target:
-        return run(target, scenario, seconds, seed, print)
+        return run(target, scenario, seconds, seed, print, rate=RATE)
 
 
 def test_random_faults_find_nothing() -> None:

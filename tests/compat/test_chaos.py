@@ -10,7 +10,7 @@ from ottla.wire.errors import ConfigError
 @pytest.mark.parametrize("client", ["confluent", pytest.param("aiokafka", marks=pytest.mark.deep)])
 def test_kafkas_clients_lose_nothing_when_a_leader_is_killed(client: str) -> None:
     with LocalTarget() as target:
-        outcome = run(target, "kill-leader", 3, 1, client=client)
+        outcome = run(target, "kill-leader", 3, 1, rate=60, client=client)
     assert outcome.violations == []
     assert sum(send.partition is not None for send in outcome.history.sends) > 500
 

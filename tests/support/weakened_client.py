@@ -28,6 +28,9 @@ TIME_LIMIT_S = scaled(150.0)
 CALM_S = 0.5
 """Before the first fault and after the last: these are many runs, each for one thing."""
 
+RATE = 60.0
+"""Records per second of each producer: enough that each fault meets some, and tests beside these keep their CPU time."""
+
 
 def _take_any_answer() -> None:
     """A fetch's answer counts whenever it comes, for the position that was asked for then; and a broker is not told meanwhile
@@ -85,4 +88,4 @@ if __name__ == "__main__":
     MECHANISMS[clients]()
     chaos_run.CALM_S = CALM_S
     with brokers_without(brokers) if brokers else nullcontext(), LocalTarget() as target:
-        print(json.dumps(summary(chaos_run.run(target, scenario, float(seconds), int(seed), print))))
+        print(json.dumps(summary(chaos_run.run(target, scenario, float(seconds), int(seed), print, rate=RATE))))
