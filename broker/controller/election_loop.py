@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 RETRY_S = 0.2
 ENDPOINT_RETRY_S = 1.0
 
+RECENT_S = 10.0
+"""A connection that ended so long ago at most may have ended because the broker that is the controller now died."""
+
 
 class ElectionLoop:
     """Owns a task from ``start`` to ``stop``; ``controller`` is the term that this broker holds, if it does."""
@@ -42,6 +45,7 @@ class ElectionLoop:
         self._predecessor: Predecessor | None = None
         self._lost = False
         self._silent = False
+        self._connection_ended_at: dict[int, float] = {}
         self._changed = asyncio.Event()
         self._watch = NodeWatch(session, ControllerZnode.PATH, lambda data, stat: self._controller_changed())
         self._task: asyncio.Task[None] | None = None
@@ -58,10 +62,15 @@ class ElectionLoop:
         await self._watch.stop()
 
     def peer_lost(self, broker_id: int) -> None:
-        """A connection from another broker ended; if that was the controller's, look at once whether it died."""
+        """A connection from another broker ended; if that was the controller's, look at once whether it died.
+
+        The broker may have become the controller without this loop having read so: then it looks as soon as it has.
+        """
         if self._other is not None and self._other.broker_id == broker_id:
             self._lost = True
             self._changed.set()
+        else:
+            self._connection_ended_at[broker_id] = time.monotonic()
 
     def _controller_changed(self) -> None:
         self._changed.set()
@@ -89,7 +98,11 @@ class ElectionLoop:
         if isinstance(outcome, OtherController):
             if outcome != self._other:
                 logger.info("controller exists broker=%d epoch=%d (NodeExists)", outcome.broker_id, outcome.epoch)
+            is_same_broker = self._other is not None and outcome.broker_id == self._other.broker_id
             self._other = outcome
+            self._lost = (self._lost and is_same_broker) or self._was_lost_recently(outcome.broker_id)
+            if self._lost:
+                self._changed.set()
             await self._watch_controller(outcome)
             return
         self._other = None
@@ -103,15 +116,21 @@ class ElectionLoop:
             if self._session.connected:
                 await asyncio.shield(_resign_quietly(self._session, outcome))
 
+    def _was_lost_recently(self, broker_id: int) -> bool:
+        """Whether a connection from this broker ended before it was known to be the controller; true once for each."""
+        ended_at = self._connection_ended_at.pop(broker_id, None)
+        return ended_at is not None and time.monotonic() - ended_at < RECENT_S
+
     async def _claim(self) -> ControllerTerm | OtherController:
         """Win /controller if it is free, or if its holder is dead for sure."""
         now_ms = int(time.time() * 1000)
-        (lost, self._lost), (silent, self._silent) = (self._lost, False), (self._silent, False)
+        silent, self._silent = self._silent, False
         self._predecessor = None
         other = self._other
-        if lost and other is not None:
-            endpoint = self._endpoint(other.broker_id)
-            if endpoint is not None and (await probe(endpoint, self._identity)).refused:
+        endpoint = self._endpoint(other.broker_id) if self._lost and other is not None else None
+        if endpoint is not None and other is not None:  # else the loss is looked at when its address is known
+            self._lost = False
+            if (await probe(endpoint, self._identity)).refused:
                 logger.info("controller is dead broker=%d epoch=%d", other.broker_id, other.epoch)
                 self._predecessor = Predecessor(other.broker_id, silent=False)
                 return await take_over(self._session, self._identity.broker_id, now_ms, dead=other)
