@@ -4,7 +4,6 @@ The static checks need one core for a minute while live clusters mostly wait, so
 its progress as it goes; a check prints when it fails. The last lines say what passed and how long each part took.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -42,21 +41,6 @@ PURE = [
 """The tests of the modules that setup.py compiles: they run once more as plain Python, as on a machine without a compiler."""
 
 
-LIVE = ("tests/cluster/", "tests/compat/", "tests/spark/")
-
-RUN_AGAIN_MAX = 5
-"""So many tests on live processes may fail beside all others and run again alone, once: a busy machine makes them miss their
-moment. The summary names them. If more fail, or another one, the run has failed."""
-
-
-def _failed_on_live_processes(cache: Path) -> list[str]:
-    """The tests that failed by the cache of this run, if they may run again; else none."""
-    names = cache / "v/cache/lastfailed"
-    failed: list[str] = list(json.loads(names.read_text())) if names.exists() else []
-    may_run_again = len(failed) <= RUN_AGAIN_MAX and all(name.startswith(LIVE) for name in failed)
-    return failed if may_run_again else []
-
-
 @dataclass
 class Result:
     """What became of one step."""
@@ -83,21 +67,10 @@ class Run:
 
     def tests(self, name: str, arguments: list[str], **environment: str) -> None:
         began = time.monotonic()
-        with tempfile.NamedTemporaryFile("r") as summary, tempfile.TemporaryDirectory() as cache:
+        with tempfile.NamedTemporaryFile("r") as summary:
             env = {**os.environ, "OTTLA_TEST_SUMMARY": summary.name, **environment}
-            command = [*PYTEST, "-o", f"cache_dir={cache}", *arguments]
-            code = subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
+            code = subprocess.run([*PYTEST, *arguments], cwd=ROOT, env=env, check=False).returncode
             parts = summary.read()
-            failed = _failed_on_live_processes(Path(cache)) if code == 1 else []
-        if failed:
-            print(
-                f"\n{len(failed)} tests on live processes failed and run again, one after the other:",
-                *failed,
-                sep="\n  ",
-            )
-            again = [sys.executable, "-m", "pytest", *failed]
-            code = subprocess.run(again, cwd=ROOT, env={**os.environ, **environment}, check=False).returncode
-            parts += "\nran again after a failure: " + ", ".join(failed)
         self.results[name] = Result(code == 0, time.monotonic() - began, parts)
 
     def report(self) -> None:
