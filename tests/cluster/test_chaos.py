@@ -38,7 +38,7 @@ def test_random_faults_find_nothing() -> None:
     assert found["replicas_compared"] == 9
 
 
-ALWAYS = ("waiting for followers", "answers count for their position")
+ALWAYS = ("comparing logs with checkpoints", "answers count for their position")
 """One mechanism of the brokers and one of the clients is switched off in every run, the others with ``-m deep``."""
 
 

@@ -21,6 +21,7 @@ ALONE = (
     "tests/cluster/test_docs_examples.py",
     "tests/cluster/test_failures_disk.py",
     "tests/cluster/test_failures_lost_disks.py",
+    "tests/model/test_protocol.py",
 )
 """Files whose tests share nothing and take long: each test is a group."""
 
