@@ -13,6 +13,8 @@ from ottla.wire.errors import OttlaError, RequestTimedOut
 from ottla.wire.names import NO_EPOCH
 
 TIMEOUT_MAX_S = 300.0
+OWN_DISK_TIMEOUT_S = 10.0
+"""How long a request with a timeout of 0 waits for this broker's disk, and for no other broker."""
 
 Awaited = tuple[DeletedRecords, Partition, int]
 """A part that is done here and not yet everywhere: its result, its partition, and where that shall begin."""
@@ -33,7 +35,9 @@ class DeleteRecordsHandler:
         awaited: list[Awaited] = []
         results = [self._delete(part, awaited) for part in request.partitions]
         response = Reply(DeleteRecordsResponse(results))
-        return self._wait(response, awaited, min(max(request.timeout_ms, 1) / 1000, TIMEOUT_MAX_S))
+        if request.timeout_ms <= 0:
+            return self._wait(response, awaited, OWN_DISK_TIMEOUT_S, for_replicas=False)
+        return self._wait(response, awaited, min(request.timeout_ms / 1000, TIMEOUT_MAX_S))
 
     def _delete(self, part: RecordsToDelete, awaited: list[Awaited]) -> DeletedRecords:
         result = DeletedRecords(0, "", part.topic, part.partition)
@@ -45,7 +49,9 @@ class DeleteRecordsHandler:
             _fail(result, client_error(error, part.topic, leader))
         return result
 
-    def _wait(self, response: Reply, awaited: list[Awaited], timeout_s: float) -> Reply | Later:
+    def _wait(
+        self, response: Reply, awaited: list[Awaited], timeout_s: float, *, for_replicas: bool = True
+    ) -> Reply | Later:
         def attempt() -> Reply | None:
             for entry in list(awaited):
                 result, partition, wanted = entry
@@ -58,12 +64,14 @@ class DeleteRecordsHandler:
                 if low_watermark >= wanted:
                     result.low_watermark = low_watermark
                     awaited.remove(entry)
+            if not for_replicas and all(partition.durable_start >= wanted for _, partition, wanted in awaited):
+                return give_up()
             return response if not awaited else None
 
         def give_up() -> Reply:
             for result, partition, wanted in awaited:
                 try:
-                    _fail(result, RequestTimedOut(_who_is_waited_for(partition, wanted, timeout_s)))
+                    _fail(result, RequestTimedOut(_who_is_waited_for(partition, wanted)))
                 except OttlaError as error:
                     _fail(result, error)
             return response
@@ -72,7 +80,7 @@ class DeleteRecordsHandler:
         return attempt() or self._purgatory.wait(attempt, give_up, keys, timeout_s)
 
 
-def _who_is_waited_for(partition: Partition, wanted: int, timeout_s: float) -> str:
+def _who_is_waited_for(partition: Partition, wanted: int) -> str:
     leading = partition.leading
     in_sync = leading.effective_isr if leading is not None else frozenset()
     waits_for = ", ".join(
@@ -80,7 +88,7 @@ def _who_is_waited_for(partition: Partition, wanted: int, timeout_s: float) -> s
         + ("" if replica in in_sync else " (not in sync, but it may be elected: min.insync.replicas)")
         for replica in partition.begin_before(wanted)
     )
-    return f"{partition.where} begins at {wanted}, but not everywhere after {timeout_s:g} s: waited for {waits_for}"
+    return f"{partition.where} begins at {wanted}, but not everywhere when time was over: waited for {waits_for}"
 
 
 def _fail(result: DeletedRecords, error: OttlaError) -> None:

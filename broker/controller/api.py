@@ -30,10 +30,12 @@ VERIFY_AGAIN_S = 1.0
 
 
 class Asked(NamedTuple):
-    """Who asks for something, and how long it may take."""
+    """Who asks for something, how long it may take, and whether that includes what the brokers make of it."""
 
     by: str
     timeout_s: float
+    waits_for_brokers: bool = True
+    """False: the answer tells what stands in ZooKeeper, and comes before any broker has heard of it."""
 
 
 class ControllerApi:
@@ -161,7 +163,7 @@ class ControllerApi:
         return topic_id
 
     async def delete_topic(self, name: str, asked: Asked, *, topic_id: str = "") -> str:
-        """Mark a topic for deletion and wait until it is gone; when time is over, it goes on being deleted. Gives its name.
+        """Mark a topic for deletion and wait until it is gone; when time is over, it goes on being deleted. Returns its name.
 
         By name, by id, or by both: then another topic of that name stays.
         """
@@ -174,6 +176,8 @@ class ControllerApi:
         until = time.monotonic() + asked.timeout_s
         with self._removals.of(name) as gone:
             await self._events.in_turn(f"topic {name!r} deleted by {asked.by}", mark, asked.timeout_s, patient=True)
+            if not asked.waits_for_brokers:
+                return name
             await asyncio.wait([gone], timeout=_left_s(until))
             if not gone.done():
                 raise RequestTimedOut(
@@ -215,7 +219,9 @@ class ControllerApi:
     ) -> None:
         """Do something in turn, and wait until the brokers have heard what follows from it."""
         until = time.monotonic() + asked.timeout_s
-        await _heard(await self._events.in_turn(kind, work, asked.timeout_s, urgent=urgent), until)
+        told = await self._events.in_turn(kind, work, asked.timeout_s, urgent=urgent)
+        if asked.waits_for_brokers:
+            await _heard(told, until)
 
 
 async def _heard(told: OrderAnswers, until: float) -> None:

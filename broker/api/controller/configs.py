@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from ottla.broker.api.controller.each import TIMEOUT_MAX_S, Controller, asked_by, check_count, each, present
+from ottla.broker.api.controller.each import Controller, asked_by, check_count, each, present, timeout_s_of
 from ottla.broker.api.later import while_asked
 from ottla.broker.controller.api import Asked
 from ottla.net.peer import Peer
@@ -75,7 +75,7 @@ class ConfigHandlers:
     ) -> Reply:
         """Kafka's clients send settings of a broker to that broker, and others to whoever is near."""
         there = replace(request, any_broker=False)  # whoever is no controller any more says so
-        return Reply(await self._ask_controller(there, kind, min(request.timeout_ms / 1000, TIMEOUT_MAX_S)))
+        return Reply(await self._ask_controller(there, kind, timeout_s_of(request.timeout_ms)))
 
 
 T = TypeVar("T", ConfigReplacement, ConfigAlteration)

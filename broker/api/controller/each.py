@@ -38,7 +38,18 @@ def present(controller: Controller) -> ControllerApi:
 
 
 def asked_by(incoming: IncomingRequest, timeout_ms: int) -> Asked:
-    return Asked(f"client {incoming.client_id[:CLIENT_ID_TOLD]!r}", min(max(timeout_ms, 1) / 1000, TIMEOUT_MAX_S))
+    """Who asks, and for how long that client waits.
+
+    With a timeout of 0 or less, everything is done and nobody waits for the brokers to hear of it, as in Kafka: librdkafka
+    takes RequestTimedOut for success then, so nothing may be left out for want of time.
+    """
+    by = f"client {incoming.client_id[:CLIENT_ID_TOLD]!r}"
+    return Asked(by, timeout_s_of(timeout_ms), waits_for_brokers=timeout_ms > 0)
+
+
+def timeout_s_of(timeout_ms: int) -> float:
+    """How long the controller may take for a request with this timeout."""
+    return min(timeout_ms / 1000, TIMEOUT_MAX_S) if timeout_ms > 0 else TIMEOUT_MAX_S
 
 
 def check_count(items: Sequence[object], limit: int = ITEMS_MAX) -> None:

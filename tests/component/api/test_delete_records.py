@@ -129,6 +129,20 @@ async def test_whoever_waits_is_told_when_time_is_over_or_another_leads(served: 
     assert error_of(await result_of(asked)) is NotLeaderOrFollower
 
 
+async def test_without_a_timeout_only_this_brokers_disk_is_waited_for(served: Served) -> None:
+    await served.decide()
+    await served.decide("copied", replicas=(HERE, THERE))
+    served.produce(batch_of(b"1", b"2", b"3"))
+    for timeout_ms in (0, -1):
+        assert (await result_of(delete(served, 2, timeout_ms=timeout_ms))).low_watermark == 2
+    served.produce(batch_of(b"1", b"2", b"3"), topic="copied")
+    copied = served.partition("copied")
+    copied.high_watermark = 3
+    late = await result_of(delete(served, 2, "copied", timeout_ms=0))
+    assert (error_of(late), copied.durable_start) == (RequestTimedOut, 2)
+    assert f"waited for broker {THERE}" in late.error_message
+
+
 async def test_the_same_partition_twice_is_refused(served: Served) -> None:
     with pytest.raises(InvalidRequest):
         served.answer(DeleteRecordsRequest([RecordsToDelete("t", 0, 1)] * 2, 1), DeleteRecordsResponse)

@@ -16,7 +16,8 @@ from ottla.broker.controller.executor import Executor
 from ottla.broker.controller.links import Links, OrderAnswers
 from ottla.broker.controller.removals import Removals
 from ottla.wire.admin import TOPIC_RESOURCE, ConfigReplacement
-from ottla.wire.errors import RequestTimedOut
+from ottla.wire.errors import RequestTimedOut, UnknownTopicOrPartition
+from tests.support.machine import scaled
 
 SLOW_S, TIMEOUT_S = 0.4, 0.5
 
@@ -60,6 +61,14 @@ async def test_a_deletion_is_waited_for_no_longer_than_that_either(api: Controll
     with pytest.raises(RequestTimedOut, match="still being deleted"):
         await api.delete_topic("t", Asked("a test", TIMEOUT_S))
     assert time.monotonic() - began < TIMEOUT_S + SLOW_S / 2
+
+
+async def test_who_does_not_wait_for_brokers_hears_what_was_decided_at_once(api: ControllerApi) -> None:
+    """However much was asked of the controller before."""
+    asked = Asked("a test", scaled(60.0), waits_for_brokers=False)
+    await asyncio.wait_for(asyncio.gather(change(api, asked), api.delete_topic("t", asked)), scaled(20.0))
+    with pytest.raises(UnknownTopicOrPartition):
+        await asyncio.wait_for(api.delete_topic("nowhere", asked), scaled(20.0))
 
 
 async def test_it_is_told_whether_it_was_begun_in_time(api: ControllerApi) -> None:
