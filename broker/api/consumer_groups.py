@@ -57,7 +57,10 @@ class ConsumerGroupHandlers:
                 one.group = before  # who was not let in has not changed what kind of group it is
             self._groups.apply(one, effects)
 
-        return self._work.on(request.group_id, wait, heartbeat, maker=connection if joins else None)
+        if joins:
+            return self._work.on(request.group_id, wait, heartbeat, maker=connection)
+        gone = UnknownMemberId(f"group {request.group_id!r} does not exist: join it again")
+        return self._work.on(request.group_id, wait, heartbeat, if_gone=Reply(None, error=gone))
 
     def _check_size(self, request: ConsumerGroupHeartbeatRequest) -> None:
         limit = self._groups.limits.metadata_max_bytes

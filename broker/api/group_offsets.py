@@ -1,8 +1,9 @@
 """What groups have read: OffsetCommit, OffsetFetch and OffsetDelete."""
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import structs
 
@@ -11,18 +12,22 @@ from ottla.broker.api.parts import check_parts
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.groups.consumer_membership import ConsumerGroup
 from ottla.broker.groups.coordinated import Coordinated
-from ottla.broker.groups.groups_loop import Groups
+from ottla.broker.groups.groups_loop import EMPTY, Groups
+from ottla.broker.groups.membership import SIMPLE
 from ottla.broker.groups.mirror import all_subscribed_topics
 from ottla.broker.groups.new_groups import GroupsOfConnection, NewGroups
 from ottla.net.peer import Peer
 from ottla.net.reply import Reply
+from ottla.wire.consumer_protocol import PROTOCOL_TYPE
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import (
     CoordinatorNotAvailable,
     GroupIdNotFound,
     GroupSubscribedToTopic,
+    IllegalGeneration,
     InconsistentTopicId,
     InvalidRequest,
+    NonEmptyGroup,
     NotCoordinator,
     OffsetMetadataTooLarge,
     OttlaError,
@@ -48,6 +53,8 @@ from ottla.zk.groups import Committed, GroupWrite
 from ottla.zk.session.session import ZkSession
 from ottla.zk.znodes.consumers import CommitZnode, GroupZnode, LifeZnode
 from ottla.zk.znodes.json_fields import MalformedZnode
+
+logger = logging.getLogger(__name__)
 
 GROUPS_MAX = 1000
 
@@ -75,13 +82,45 @@ class GroupOffsetHandlers:
         return later(self._commit(request, self._new_groups.of(connection)))
 
     async def _commit(self, request: OffsetCommitRequest, made_for: GroupsOfConnection) -> Reply:
-        coordinated = await made_for.get_or_make(self._groups, request.group_id)
+        results, good = self._checked(request.parts)
+        coordinated = await self._group_of(request, made_for, is_needed=bool(good))
+        if coordinated is None:
+            return Reply(OffsetCommitResponse(results))
         coordinated.group.check_commit(
             request.member_id, request.group_instance_id, request.generation_id, time.monotonic()
         )
+        errors = await self._write_in_pieces(coordinated, good)
+        for place, part in enumerate(request.parts):
+            error = errors.get(TopicPartition(part.topic, part.partition))
+            if error is not None:
+                results[place] = OffsetCommitPartResult(error.code, str(error), part.topic, part.partition)
+        return Reply(OffsetCommitResponse(results))
+
+    async def _group_of(
+        self, request: OffsetCommitRequest, made_for: GroupsOfConnection, *, is_needed: bool
+    ) -> Coordinated | None:
+        """The group of a commit, made where it does not exist and offsets are stored in it by who is no member; else None.
+
+        Raises IllegalGeneration for a generation of a group that does not exist.
+        """
+        if is_needed and request.generation_id <= SIMPLE:
+            return await made_for.get_or_make(self._groups, request.group_id)
+        try:
+            return await self._groups.get(request.group_id, make=False)
+        except GroupIdNotFound:
+            if request.generation_id <= SIMPLE:
+                return None
+            raise IllegalGeneration(
+                f"group {request.group_id!r} does not exist, and has no generation {request.generation_id}"
+            ) from None
+
+    def _checked(
+        self, parts: Sequence[OffsetCommitPart]
+    ) -> tuple[list[OffsetCommitPartResult], list[OffsetCommitPart]]:
+        """A result for each part, and those that are to be written."""
         results: list[OffsetCommitPartResult] = []
         good: list[OffsetCommitPart] = []
-        for part in request.parts:
+        for part in parts:
             error = self._why_not(part)
             if error is None:
                 # Invariant: the topic is the one that the commit was checked for. While it waits to be written, the topic
@@ -90,13 +129,7 @@ class GroupOffsetHandlers:
                 results.append(OffsetCommitPartResult(0, "", part.topic, part.partition))
             else:
                 results.append(OffsetCommitPartResult(error.code, str(error), part.topic, part.partition))
-
-        errors = await self._write_in_pieces(coordinated, good)
-        for place, part in enumerate(request.parts):
-            error = errors.get(TopicPartition(part.topic, part.partition))
-            if error is not None:
-                results[place] = OffsetCommitPartResult(error.code, str(error), part.topic, part.partition)
-        return Reply(OffsetCommitResponse(results))
+        return results, good
 
     async def _write_in_pieces(
         self, coordinated: Coordinated, parts: list[OffsetCommitPart]
@@ -118,30 +151,37 @@ class GroupOffsetHandlers:
 
     def _why_not(self, part: OffsetCommitPart) -> OttlaError | None:
         known = self._view.topic(part.topic)
-        if known is None or not 0 <= part.partition < len(known.partitions):
-            return UnknownTopicOrPartition(f"there is no {part.topic[:100]}-{part.partition}")
+        if known is None or not self._exists(part.topic, part.partition):
+            return _unknown(part.topic, part.partition)
         if part.topic_id and part.topic_id != known.topic_id:
             return InconsistentTopicId(
                 f"topic {part.topic!r} was made anew since that was read; nothing of it is committed"
             )
-        if not 0 <= part.offset < 2**63:
-            return InvalidRequest(f"offset {part.offset}")
+        # Negative offsets are stored, as by Kafka: clients commit -1 and -2 for the end and the beginning of a log.
+        if not -(2**63) <= part.offset < 2**63:
+            return InvalidRequest(f"offset {part.offset} does not fit into 64 bits")
         limit = self._groups.limits.offset_metadata_max_bytes
         if len(part.metadata.encode()) > limit:
             return OffsetMetadataTooLarge(f"{len(part.metadata)} characters; allowed are {limit} bytes")
         return None
+
+    def _exists(self, topic: str, partition: int) -> bool:
+        known = self._view.topic(topic)
+        return known is not None and 0 <= partition < len(known.partitions)
 
     def _written(self, coordinated: Coordinated, fill: Callable[[GroupWrite], None]) -> "asyncio.Future[None]":
         """Done once it stands in ZooKeeper."""
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(error: OttlaError | None) -> None:
+            coordinated.committing -= 1
             if not written.done():
                 if error is not None:
                     written.set_exception(error)
                 else:
                     written.set_result(None)
 
+        coordinated.committing += 1
         self._groups.commit(coordinated, fill, done)
         return written
 
@@ -218,18 +258,26 @@ class GroupOffsetHandlers:
 
     async def _delete(self, request: OffsetDeleteRequest) -> Reply:
         coordinated = await self._groups.get(request.group_id, make=False)
-        subscribed = all_subscribed_topics(coordinated.group.record())
+        record = coordinated.group.record()
+        if record.members and record.protocol_type != PROTOCOL_TYPE:
+            raise NonEmptyGroup(
+                f"the members of {request.group_id!r} are no consumers: nobody knows which offsets they use"
+            )
+        subscribed = all_subscribed_topics(record)
         results: list[OffsetDeletePartResult] = []
         good: list[TopicPartition] = []
         for part in request.parts:
             where = TopicPartition(part.topic, part.partition)
-            if part.topic in subscribed:
+            is_stored = where in coordinated.loaded.offsets
+            error: OttlaError | None = None
+            if not is_stored and not self._exists(*where):  # offsets outlive their topic, and may be deleted
+                error = _unknown(*where)
+            elif part.topic in subscribed:
                 error = GroupSubscribedToTopic(f"members of {request.group_id!r} subscribe to {part.topic!r}")
-                results.append(OffsetDeletePartResult(error.code, str(error), part.topic, part.partition))
-                continue
-            if where in coordinated.loaded.offsets:
+            elif is_stored:
                 good.append(where)
-            results.append(OffsetDeletePartResult(0, "", part.topic, part.partition))
+            code, message = (error.code, str(error)) if error is not None else (0, "")
+            results.append(OffsetDeletePartResult(code, message, part.topic, part.partition))
 
         def fill(write: GroupWrite) -> None:
             for where in good:
@@ -237,7 +285,24 @@ class GroupOffsetHandlers:
 
         if good:
             await self._written(coordinated, fill)
+        await self._forget_if_unused(coordinated)
         return Reply(OffsetDeleteResponse(0, "", tuple(results)))
+
+    async def _forget_if_unused(self, one: Coordinated) -> None:
+        """Delete a group of which neither members nor offsets are left, as Kafka does."""
+        # Invariant: nothing that was committed meanwhile goes with it. What is on its way counts, and nothing is awaited
+        # between this check and the end of the group in Groups.delete.
+        is_used = bool(one.loaded.offsets or one.loaded.unreadable or one.writing or one.committing)
+        if one.over or is_used or one.group.state != EMPTY:
+            return
+        try:
+            await self._groups.delete(one.group.group_id)
+        except OttlaError as error:  # its offsets are gone, as was asked for; retention forgets the rest
+            logger.info("group without offsets was not deleted group=%s error=%s", one.group.group_id, error)
+
+
+def _unknown(topic: str, partition: int) -> UnknownTopicOrPartition:
+    return UnknownTopicOrPartition(f"there is no {topic[:100]}-{partition}")
 
 
 def _filled(piece: list[OffsetCommitPart]) -> Callable[[GroupWrite], None]:

@@ -67,6 +67,8 @@ class GroupHandlers:
             wait.on_abandoned = partial(group.forget, wait)
             self._groups.apply(one, group.join(wait, request, client, time.monotonic()))
 
+        if request.member_id:  # of whoever was a member, the group was deleted meanwhile
+            return self._work.on(request.group_id, wait, join, if_gone=Reply(None, error=_gone(request.group_id)))
         return self._work.on(request.group_id, wait, join, maker=connection)
 
     def _check_join(self, request: JoinGroupRequest) -> None:
@@ -96,7 +98,7 @@ class GroupHandlers:
             wait.on_abandoned = partial(group.forget, wait)
             self._groups.apply(one, group.sync(wait, request, time.monotonic()))
 
-        return self._work.on(request.group_id, wait, sync, maker=connection)
+        return self._work.on(request.group_id, wait, sync, if_gone=Reply(None, error=_gone(request.group_id)))
 
     def heartbeat(self, incoming: IncomingRequest, connection: Peer) -> Later | Reply:
         request = incoming.message
@@ -110,9 +112,7 @@ class GroupHandlers:
         def heartbeat(one: Coordinated) -> None:
             wait.give(_alive(_classic(one, request.member_id).heartbeat(*who, time.monotonic())))
 
-        # A group that is gone has no such member: so Kafka says it, and so its clients join anew.
-        gone = _alive(UnknownMemberId(f"group {request.group_id!r} does not exist, and has no members"))
-        return self._work.on(request.group_id, wait, heartbeat, if_gone=gone)
+        return self._work.on(request.group_id, wait, heartbeat, if_gone=_alive(_gone(request.group_id)))
 
     def _heard(self, one: Coordinated, request: HeartbeatRequest) -> Later | Reply:
         who = request.member_id, request.group_instance_id, request.generation_id
@@ -143,7 +143,7 @@ class GroupHandlers:
             self._groups.apply(one, effects)
             wait.give(Reply(LeaveGroupResponse(0, "", tuple(left))))
 
-        why = UnknownMemberId(f"group {request.group_id!r} does not exist, and has no members")
+        why = _gone(request.group_id)
         left = [LeftMember(why.code, str(why), one.member_id, one.group_instance_id) for one in request.members]
         return self._work.on(request.group_id, wait, leave, if_gone=Reply(LeaveGroupResponse(0, "", tuple(left))))
 
@@ -155,6 +155,11 @@ def _classic(one: Coordinated, member_id: str) -> Group:
             f"the coordinator assigns in group {one.group.group_id!r}, of which {member_id[:100]!r} is none"
         )
     return one.group
+
+
+def _gone(group_id: str) -> UnknownMemberId:
+    """A group that does not exist has no such member: Kafka answers the same, upon which its clients join anew."""
+    return UnknownMemberId(f"group {group_id!r} does not exist, and has no members")
 
 
 def _alive(error: OttlaError | None) -> Reply:

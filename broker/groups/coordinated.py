@@ -26,3 +26,5 @@ class Coordinated:
         """When something about it was last written here; 0 if nothing was since it was loaded."""
         self.writing = 0
         """How many writes of its znode are on their way: its version may be larger by so many than is known."""
+        self.committing = 0
+        """How many writes of offsets are on their way."""

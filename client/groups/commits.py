@@ -7,12 +7,12 @@ from ottla.client.groups.coordinator import MOVED, GroupCoordinator
 from ottla.wire.errors import (
     FencedInstanceId,
     IllegalGeneration,
+    InvalidRequest,
     OttlaError,
     RebalanceInProgress,
     UnknownMemberId,
 )
 from ottla.wire.groups import (
-    NO_OFFSET,
     OffsetCommitPart,
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -62,6 +62,9 @@ class Commits:
         """
         if not offsets:
             return
+        for where, one in offsets.items():
+            if one.offset < 0:
+                raise InvalidRequest(f"offset {one.offset} of {where} cannot be committed", hint="an offset from 0 on")
         parts = [
             OffsetCommitPart(*where, one.offset, one.leader_epoch, one.metadata, topic_ids.get(where.topic, ""))
             for where, one in offsets.items()
@@ -117,7 +120,7 @@ class Commits:
         found = {}
         for part in answer.groups[0].parts:
             part.raise_if_failed(topic=part.topic, partition=part.partition)
-            if part.offset != NO_OFFSET:
+            if part.offset >= 0:  # other clients commit negative ones, which tell no place
                 where = TopicPartition(part.topic, part.partition)
                 found[where] = OffsetAndMetadata(part.offset, part.metadata, part.leader_epoch)
         return found

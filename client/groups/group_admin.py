@@ -11,7 +11,6 @@ from ottla.client.groups.descriptions import GroupDescription, PartitionLag, des
 from ottla.client.offsets import age_s, list_offsets
 from ottla.wire.errors import OttlaError, UnknownTopicOrPartition
 from ottla.wire.groups import (
-    NO_OFFSET,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribeGroupsRequest,
@@ -73,7 +72,7 @@ class GroupAdmin:
         return {
             TopicPartition(part.topic, part.partition): OffsetAndMetadata(part.offset, part.metadata, part.leader_epoch)
             for part in answer.groups[0].parts
-            if part.offset != NO_OFFSET
+            if part.offset >= 0  # other clients commit negative ones, which tell no place
         }
 
     async def lag(self, group_id: str, timeout_s: float) -> dict[TopicPartition, PartitionLag]:
