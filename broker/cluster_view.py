@@ -9,7 +9,7 @@ from ottla.broker.failed_listeners import FailedListeners
 from ottla.wire.control import PartitionState, SettingsTold, TopicConfig, UpdateMetadataRequest
 from ottla.wire.errors import InvalidRequest, UnknownTopicOrPartition
 from ottla.wire.messages import BrokerEndpoint, ListenerAddress
-from ottla.wire.names import NO_EPOCH, NO_LEADER
+from ottla.wire.names import INTERNAL_TOPICS, NO_EPOCH, NO_LEADER
 from ottla.wire.requests import MetadataResponse, PartitionMetadata, TopicMetadata
 
 DEPARTED_S = 2.0
@@ -218,7 +218,10 @@ class ClusterView:
         known = self._topics.get(name)
         if known is not None:
             return known
-        return TopicMetadata(name, "", [], {}, UnknownTopicOrPartition.code, f"topic {name!r} does not exist")
+        why = f"topic {name!r} does not exist"
+        if name in INTERNAL_TOPICS:
+            why += f", and is not made on demand: {INTERNAL_TOPICS[name]}"
+        return TopicMetadata(name, "", [], {}, UnknownTopicOrPartition.code, why)
 
     def _learn_topic(self, topic: TopicConfig) -> None:
         known = self._topics.get(topic.topic)

@@ -45,6 +45,13 @@ def check_topic_name(name: str) -> str:
     return name
 
 
+INTERNAL_TOPICS = {
+    "__consumer_offsets": "what groups have read is kept in ZooKeeper",
+    "__transaction_state": "there are no transactions",
+    "__share_group_state": "there are no share groups",
+}
+"""Topics that Kafka makes for itself, and why there are none here. Clients that ask for one would get an ordinary topic."""
+
 RECORD_FORMAT = "record.format"
 RECORD_FORMAT_COLUMNAR, RECORD_FORMAT_KAFKA = "columnar", "kafka"
 """A topic's setting: the format in which our own producers write. What is stored stays as it is, and everybody reads both."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ottla.broker.cluster_view import ClusterView
 from ottla.wire.admin import NewTopic
 from ottla.wire.errors import OttlaError, TopicAlreadyExists
+from ottla.wire.names import INTERNAL_TOPICS
 
 logger = logging.getLogger(__name__)
 
@@ -49,13 +50,19 @@ class AutoTopics:
         self._defaults = defaults
         self._enabled = enabled
         self._begun: dict[str, asyncio.Event] = {}
+        self._refused: set[str] = set()
+        """Internal topics that clients have asked for: it is logged once for each."""
         self._making: set[asyncio.Future[list[None]]] = set()
 
     def missing(self, names: list[str]) -> list[str]:
-        """Those that are to be made."""
+        """Those that are to be made: all that do not exist but Kafka's internal ones."""
         if not self._enabled():
             return []
-        return [name for name in names if self._view.topic(name) is None]
+        missing = [name for name in names if self._view.topic(name) is None]
+        for name in sorted((INTERNAL_TOPICS.keys() & set(missing)) - self._refused):
+            self._refused.add(name)
+            logger.warning("internal topic is not made for a client topic=%s reason=%r", name, INTERNAL_TOPICS[name])
+        return [name for name in missing if name not in INTERNAL_TOPICS]
 
     async def make(self, names: list[str]) -> None:
         """Make these, or wait for those who do, for a moment; whatever becomes of it, the metadata tells."""

@@ -35,6 +35,18 @@ def test_a_topic_is_not_made_for_those_who_only_look(bootstrap: str, name: str) 
     consumer.close()
 
 
+@pytest.mark.parametrize("internal", ["__consumer_offsets", "__transaction_state"])
+def test_kafkas_internal_topics_are_not_made(bootstrap: str, internal: str) -> None:
+    """Or monitors such as Burrow would read offsets from an ordinary topic without any, and find nothing wrong."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 2000})
+    producer.produce(internal, b"x")
+    producer.list_topics(internal, timeout=WAIT_S)
+    producer.purge()
+    producer.flush(WAIT_S)
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        assert internal not in admin.list_topics()
+
+
 def test_a_name_that_no_topic_can_have_is_refused(bootstrap: str) -> None:
     with pytest.raises(confluent_kafka.KafkaException, match=r"_UNKNOWN_TOPIC|TOPIC_EXCEPTION"):
         Confluent().write(bootstrap, "no/such name", [Sent(b"x")])

@@ -3,10 +3,30 @@
 import asyncio
 import time
 
+import pytest
+
 from ottla.broker.api.auto_topics import ANSWER_AFTER_S, AutoTopics, TopicDefaults
 from ottla.broker.cluster_view import ClusterView
 from ottla.wire.admin import NewTopic
+from ottla.wire.errors import UnknownTopicOrPartition
 from tests.support.machine import scaled
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state", "__share_group_state"])
+def test_kafkas_internal_topics_are_not_made_and_it_is_said_why(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """They would be ordinary topics: everybody could write to them, and monitors of groups read nothing from them."""
+
+    async def create(topic: NewTopic, timeout_s: float) -> None:
+        raise AssertionError(topic.name)
+
+    auto = AutoTopics(ClusterView("c"), create, lambda: TopicDefaults(1, 1))
+    for _ in range(2):
+        assert auto.missing([name, "t"]) == ["t"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"], "it is said once"
+    assert name in caplog.text
+    (told,) = ClusterView("c").describe([name], "CLIENTS").topics
+    assert told.error_code == UnknownTopicOrPartition.code
+    assert "is not made on demand" in told.error_message
 
 
 async def test_a_client_is_answered_while_the_controller_is_busy_and_the_topic_is_made_once() -> None:
