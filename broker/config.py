@@ -124,7 +124,7 @@ class BrokerConfig:
         0, "how long an empty group waits for more members before its first generation begins"
     )
     group_min_session_timeout_ms: int = setting(
-        500, "the shortest session.timeout.ms that members may ask for", running=True
+        6000, "the shortest session.timeout.ms that members may ask for", running=True
     )
     group_max_session_timeout_ms: int = setting(
         1_800_000, "the longest session.timeout.ms that members may ask for", running=True

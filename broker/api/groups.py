@@ -7,6 +7,7 @@ from ottla.broker.api.group_work import GroupWork
 from ottla.broker.groups.consumer_membership import ConsumerGroup
 from ottla.broker.groups.coordinated import Coordinated
 from ottla.broker.groups.groups_loop import Groups
+from ottla.broker.groups.limits import check_group_id
 from ottla.broker.groups.membership import Client, Group
 from ottla.broker.groups.new_groups import NewGroups
 from ottla.broker.purgatory import Purgatory
@@ -72,6 +73,7 @@ class GroupHandlers:
         return self._work.on(request.group_id, wait, join, maker=connection)
 
     def _check_join(self, request: JoinGroupRequest) -> None:
+        check_group_id(request.group_id)
         limits = self._groups.limits
         low, high = limits.min_session_timeout_ms, limits.max_session_timeout_ms
         if not low <= request.session_timeout_ms <= high:

@@ -15,7 +15,7 @@ class GroupLimits:
 
     max_size: int = 1000
     initial_rebalance_delay_ms: int = 0
-    min_session_timeout_ms: int = 500
+    min_session_timeout_ms: int = 6000
     max_session_timeout_ms: int = 1_800_000
     metadata_max_bytes: int = 64 * 1024
     """What a member tells of itself, all protocols together; and what one is assigned."""

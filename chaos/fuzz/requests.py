@@ -31,7 +31,7 @@ _NUMBERS: Final[Mapping[str, tuple[int, ...]]] = {
     "min_bytes": (0, 1),
     "max_bytes": (0, 1, 100_000),
     "partition_max_bytes": (0, 1, 100_000),
-    "session_timeout_ms": (600, 6000),
+    "session_timeout_ms": (600, 6000, 6000),  # the first is refused
     "rebalance_timeout_ms": (100, 500),
     "num_partitions": (-1, 1, 2),
     "replication_factor": (-1, 1, 3),

@@ -1,7 +1,6 @@
 """What Kafka answers about groups that do not exist, and about offsets that are none, by raw frames."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
@@ -14,7 +13,8 @@ from tests.support.raw_kafka import RawKafka
 
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN, HEARTBEAT, LEAVE, SYNC = 8, 9, 10, 11, 12, 13, 14
 LIST_GROUPS, OFFSET_DELETE = 16, 47
-UNKNOWN_TOPIC, ILLEGAL_GENERATION, UNKNOWN_MEMBER, NON_EMPTY_GROUP, GROUP_NOT_FOUND = 3, 22, 25, 68, 69
+UNKNOWN_TOPIC, ILLEGAL_GENERATION, INVALID_GROUP_ID, UNKNOWN_MEMBER, INVALID_SESSION_TIMEOUT = 3, 22, 24, 25, 26
+NON_EMPTY_GROUP, GROUP_NOT_FOUND = 68, 69
 
 
 @pytest.fixture
@@ -57,6 +57,13 @@ def _delete_offsets(raw: RawKafka, group: str, topic: str, *partitions: int) -> 
     answer = raw.ask(OFFSET_DELETE, 0, {"group_id": group, "topics": [{"name": topic, "partitions": parts}]})
     codes = [one["error_code"] for told in answer["topics"] for one in told["partitions"]]
     return answer["error_code"], codes
+
+
+def _join(raw: RawKafka, group: str, session_ms: int, protocol_type: str = "consumer") -> int:
+    """The error of a join in version 3, which nobody is sent back from for a member id."""
+    me = {"group_id": group, "member_id": "", "protocol_type": protocol_type}
+    times = {"session_timeout": session_ms, "rebalance_timeout": 10_000}
+    return int(raw.ask(JOIN, 3, {**me, **times, "protocols": [{"name": "range", "metadata": b""}]})["error_code"])
 
 
 # --- offsets that are none -------------------------------------------------------------------------------------------------
@@ -127,8 +134,17 @@ def test_offsets_of_a_group_whose_members_are_no_consumers_stay(
     """Which topics they read is not known."""
     topic = make_topic()
     _commit(raw, name, topic, {0: 7})
-    times = {"session_timeout": 10_000, "rebalance_timeout": 10_000}
-    kind: dict[str, Any] = {"protocol_type": "connect", "protocols": [{"name": "default", "metadata": b""}]}
-    assert raw.ask(JOIN, 3, {"group_id": name, "member_id": "", **times, **kind})["error_code"] == 0
+    assert _join(raw, name, 10_000, protocol_type="connect") == 0
     assert _delete_offsets(raw, name, topic, 0) == (NON_EMPTY_GROUP, [])
     assert _committed(raw, name, topic, [0]) == [7]
+
+
+# --- joining -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_join_names_a_group_and_a_session_timeout_that_is_not_too_short(raw: RawKafka, name: str) -> None:
+    assert _join(raw, "", 10_000) == INVALID_GROUP_ID
+    assert _join(raw, "", 1) == INVALID_GROUP_ID
+    assert _join(raw, name, 5_999) == INVALID_SESSION_TIMEOUT
+    assert name not in _groups(raw)
+    assert _join(raw, name, 6_000) == 0

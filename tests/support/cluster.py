@@ -18,7 +18,7 @@ from tests.support.raw_client import Hung, RawClient
 @pytest.fixture(scope="session")
 def cluster1() -> Iterator[LocalCluster]:
     """One broker for the whole run, shared: take topics of your own, and kill nothing."""
-    with LocalCluster(brokers=1) as cluster:
+    with LocalCluster(brokers=1, broker_config={"group.min.session.timeout.ms": "1000"}) as cluster:
         yield cluster
 
 

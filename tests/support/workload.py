@@ -17,7 +17,11 @@ from tests.support.machine import scaled
 WAIT_S = scaled(60.0)
 
 SESSION_S = 2.0
-HASTY = {"zookeeper.session.timeout.ms": f"{SESSION_S * 1000:.0f}", "replica.lag.time.max.ms": "4000"}
+HASTY = {
+    "zookeeper.session.timeout.ms": f"{SESSION_S * 1000:.0f}",
+    "replica.lag.time.max.ms": "4000",
+    "group.min.session.timeout.ms": "1000",
+}
 """Settings of a cluster in which what is silent is soon given up."""
 
 
