@@ -38,6 +38,12 @@ assert HEADER.size == HEADER_SIZE
 LENGTH_OVERHEAD: Final = 12
 """base_offset and length themselves, which ``length`` does not count."""
 
+LENGTH_POSITION: Final = 8
+MAGIC_POSITION: Final = 16
+
+OLD_MESSAGE_SIZE_MIN: Final = 14
+"""What the shortest message of magic 0 counts in its length: CRC, magic, attributes, and the lengths of key and value."""
+
 CRC_START: Final = 21
 """Where the bytes that the CRC covers begin: at ``attributes``."""
 
@@ -184,7 +190,11 @@ def _check_gap(header: BatchHeader) -> None:
 
 def check_produced(buffer: Buffer, position: int = 0) -> BatchHeader:
     """What a *producer* may send: as check_batch, offsets from zero without gaps, no attributes that are not its to set."""
-    header = check_batch(buffer, position)
+    try:
+        header = check_batch(buffer, position)
+    except CorruptMessage:
+        _check_format(buffer, position)
+        raise
     if header.base_offset != 0 or header.last_offset_delta != header.count - 1:
         raise InvalidRecord(
             f"a produced batch numbers its records from 0: base offset {header.base_offset}, "
@@ -198,6 +208,21 @@ def check_produced(buffer: Buffer, position: int = 0) -> BatchHeader:
     if header.first_timestamp < -1 or NO_TIMESTAMP != header.max_timestamp < header.first_timestamp:
         raise InvalidRecord(f"a batch from {header.first_timestamp} ms to {header.max_timestamp} ms")
     return header
+
+
+def _check_format(buffer: Buffer, position: int) -> None:
+    """Raise UnsupportedForMessageFormat at a message of the formats before magic 2, which may be shorter than a header.
+
+    Their offset, length and magic lie where those of a batch do. (In a log they are as torn as anything that is no batch.)
+    """
+    left = len(buffer) - position
+    if left <= MAGIC_POSITION or buffer[position + MAGIC_POSITION] >= MAGIC_KAFKA:
+        return
+    size = int.from_bytes(buffer[position + LENGTH_POSITION : position + LENGTH_OVERHEAD], "big", signed=True)
+    if OLD_MESSAGE_SIZE_MIN <= size <= left - LENGTH_OVERHEAD:
+        raise UnsupportedForMessageFormat(
+            f"message of magic {buffer[position + MAGIC_POSITION]}; known are {MAGIC_KAFKA} and {MAGIC_COLUMNS}"
+        )
 
 
 def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:

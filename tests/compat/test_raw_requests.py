@@ -1,6 +1,8 @@
 """Requests that Kafka's clients of today do not send here, by raw frames: old ones, odd ones, and what becomes of them."""
 
+import struct
 import time
+import zlib
 from typing import Any
 
 import pytest
@@ -60,6 +62,20 @@ def test_records_of_a_transaction_are_refused_and_the_connection_stays(
         assert [(one["index"], one["error_code"]) for one in told["partition_responses"]] == [(0, 53), (1, 53)]
         answer = raw.ask(PRODUCE, version, _records(topic, 0))
         assert answer["responses"][0]["partition_responses"][0]["base_offset"] == 0, "nothing of it was appended"
+
+
+@pytest.mark.parametrize("value", [b"short", b"long" * 100])
+def test_records_of_an_old_format_are_refused_as_such(
+    kafka_cluster: LocalCluster, make_topic: MakeTopic, value: bytes
+) -> None:
+    topic = make_topic()
+    body = struct.pack(">bbqii", 1, 0, 1_700_000_000_000, -1, len(value)) + value
+    message = struct.pack(">qiI", 0, 4 + len(body), zlib.crc32(body)) + body
+    sent = _records(topic, 0)
+    sent["topic_data"][0]["partition_data"][0]["records"] = message
+    with RawKafka(_leader(kafka_cluster, topic)[0]) as raw:
+        (told,) = raw.ask(PRODUCE, 3, sent)["responses"]
+    assert told["partition_responses"][0]["error_code"] == 43
 
 
 def test_without_acks_a_refused_record_ends_the_connection(kafka_cluster: LocalCluster, make_topic: MakeTopic) -> None:
