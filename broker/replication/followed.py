@@ -15,7 +15,16 @@ from ottla.broker.replication.partition import LeaderLacksCommitted, Partition
 from ottla.net.channel import Channel
 from ottla.net.exchange import Answer
 from ottla.net.retry import backoff
-from ottla.wire.errors import CorruptMessage, OttlaError, StorageError
+from ottla.wire.errors import (
+    CorruptMessage,
+    FencedLeaderEpoch,
+    InconsistentTopicId,
+    NotLeaderOrFollower,
+    OttlaError,
+    StorageError,
+    UnknownLeaderEpoch,
+    UnknownTopicOrPartition,
+)
 from ottla.wire.names import NO_EPOCH, TopicPartition
 from ottla.wire.requests import FetchDrop, FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
@@ -33,11 +42,32 @@ FIRST_PARTITION_RETRY_S, LAST_PARTITION_RETRY_S = 0.005, 0.2
 LAST_DAMAGED_RETRY_S = 2.0
 """The same where the leader's copy is damaged: each attempt may carry the damaged records once more."""
 
+RACES = (UnknownTopicOrPartition, NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, InconsistentTopicId)
+RACE_S = 5.0
+"""A leader answers with these that has not taken an order yet, or has taken one that the follower has not. If that lasts for so
+long, it is no race between their orders, and is logged at INFO, once."""
+
 PARKED_S = 3600.0
 """How long a partition is left alone of which somebody else says when to go on."""
 
 Pause = asyncio.Future[list[Partition]]
 """Done when fetching must pause: with the partitions that must be on disk first, none if nothing is due, or what went wrong."""
+
+
+class Failing:
+    """The fetches of one partition that have failed since the last one that did not."""
+
+    def __init__(self, waits: Iterator[float], since: float) -> None:
+        self.waits = waits
+        self._since = since
+        self._is_logged = False
+
+    def level_of(self, why: OttlaError, now: float) -> int:
+        """At which level the next failure is logged: a race between orders is nobody's business unless it lasts."""
+        if isinstance(why, RACES) and (self._is_logged or now - self._since < RACE_S):
+            return logging.DEBUG
+        self._is_logged = True
+        return logging.INFO
 
 
 class FollowedPartitions:
@@ -52,7 +82,7 @@ class FollowedPartitions:
         self._identity = identity
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._not_before: dict[tuple[str, int], float] = {}
-        self._waits: dict[TopicPartition, Iterator[float]] = {}
+        self._failing: dict[TopicPartition, Failing] = {}
         self._named: dict[tuple[str, int], FetchPart] = {}
         self._to_name: dict[tuple[str, int], Partition] = {}
         self._damaged: dict[tuple[str, int], int] = {}  # where a leader's records came damaged, and at which offset
@@ -69,14 +99,14 @@ class FollowedPartitions:
     def add(self, partition: Partition) -> None:
         self._partitions[partition.where] = self._to_name[partition.where] = partition
         self._not_before.pop(partition.where, None)
-        self._waits.pop(partition.where, None)
+        self._failing.pop(partition.where, None)
 
     def drop(self, partition: Partition) -> None:
         where = partition.where
         self._partitions.pop(where, None)
         self._to_name.pop(where, None)
         self._not_before.pop(where, None)
-        self._waits.pop(where, None)
+        self._failing.pop(where, None)
         self._damaged.pop(where, None)
         if self._named.pop(where, None) is not None:
             self._to_drop.append(FetchDrop(where.topic, where.partition))
@@ -198,8 +228,8 @@ class FollowedPartitions:
     def _take(self, partition: Partition, part: FetchPart, result: FetchPartResult, records: memoryview) -> None:
         try:
             partition.take_fetched(part, result, records)
-            if self._waits:
-                self._waits.pop(partition.where, None)
+            if self._failing:
+                self._failing.pop(partition.where, None)
         except LeaderLacksCommitted as refusal:
             # Its own records stay until another leader epoch begins: perhaps nobody else has them any more.
             logger.error(
@@ -238,7 +268,11 @@ class FollowedPartitions:
         where = partition.where
         if not self.follows(partition):
             return
-        logger.info("partition cannot follow partition=%s leader=%d error=%s", where, self._leader, why)
-        waits = self._waits.setdefault(where, backoff(FIRST_PARTITION_RETRY_S, most_s))
-        self._not_before[where] = time.monotonic() + next(waits)
+        now = time.monotonic()
+        failing = self._failing.get(where)
+        if failing is None:
+            failing = self._failing[where] = Failing(backoff(FIRST_PARTITION_RETRY_S, most_s), now)
+        level = failing.level_of(why, now)
+        logger.log(level, "partition cannot follow partition=%s leader=%d error=%s", where, self._leader, why)
+        self._not_before[where] = now + next(failing.waits)
         self._to_name.pop(where, None)

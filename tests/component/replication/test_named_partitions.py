@@ -1,5 +1,6 @@
 """A fetch names what has changed, and its answer has what there is to say: however many partitions are followed."""
 
+import logging
 import time
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from ottla.wire.errors import OttlaError
 from ottla.wire.names import TopicPartition
 from tests.component.replication.brokers import FETCH_WAIT_MS, Cluster, turns
 from tests.support.logs import read_all
+from tests.support.machine import scaled
 from tests.support.waiting import eventually
 
 MANY = [TopicPartition("many", number) for number in range(50)]
@@ -176,3 +178,22 @@ async def test_a_follower_that_ends_before_its_leader_begins_goes_on_there(clust
     ours, theirs = cluster.follower.partition(ONE).log, cluster.leader.partition(ONE).log
     assert (ours.log_start_offset, ours.log_end_offset) == (2, 3)
     assert read_all(ours, 2) == read_all(theirs, 2)
+
+
+@pytest.mark.parametrize(("race_s", "told"), [(scaled(60.0), 0), (0.0, 1)])
+async def test_a_leader_that_has_not_heard_yet_that_it_leads_is_told_at_info_only_if_that_lasts_and_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, race_s: float, told: int
+) -> None:
+    """A cluster whose topics come and go had two such lines a second: nobody needs to look at a race that ends by itself."""
+    monkeypatch.setattr(followed, "RACE_S", race_s)
+    caplog.set_level(logging.DEBUG, logger=followed.logger.name)
+    cluster.decide(ONE)
+    await cluster.tell(cluster.follower, ONE)
+
+    def lines(level: int) -> int:
+        return sum("cannot follow" in one.getMessage() and one.levelno == level for one in caplog.records)
+
+    await eventually(lambda: lines(logging.DEBUG) + lines(logging.INFO) >= 4)
+    assert lines(logging.INFO) == told
+    await cluster.tell(cluster.leader, ONE)
+    await eventually(lambda: ONE in cluster.leader.named_by(cluster.follower.identity.broker_id))
