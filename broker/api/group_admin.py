@@ -81,17 +81,19 @@ class GroupAdminHandlers:
         request = incoming.message
         assert isinstance(request, ListGroupsRequest)
 
+        wanted = {state.lower() for state in request.states}
+
         async def list_all() -> Reply:
             listed = []
             for name in await self._groups.names():
                 try:
                     group = (await self._groups.get(name, make=False)).group
                 except OttlaError as error:
-                    if not request.states and not isinstance(error, GroupIdNotFound):
+                    if not wanted and not isinstance(error, GroupIdNotFound):
                         listed.append(ListedGroup(name, "", UNREADABLE))
                     logger.info("group cannot be listed group=%s error=%s", name, error)
                     continue
-                if not request.states or str(group.state) in request.states:
+                if not wanted or str(group.state).lower() in wanted:
                     listed.append(_listed(group))
             return Reply(ListGroupsResponse(0, "", tuple(listed)))
 

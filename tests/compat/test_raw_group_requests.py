@@ -12,7 +12,7 @@ from tests.support.kafka_clients import WAIT_S
 from tests.support.raw_kafka import RawKafka
 
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN, HEARTBEAT, LEAVE, SYNC = 8, 9, 10, 11, 12, 13, 14
-LIST_GROUPS, OFFSET_DELETE = 16, 47
+DESCRIBE_GROUPS, LIST_GROUPS, OFFSET_DELETE = 15, 16, 47
 UNKNOWN_TOPIC, ILLEGAL_GENERATION, INVALID_GROUP_ID, UNKNOWN_MEMBER, INVALID_SESSION_TIMEOUT = 3, 22, 24, 25, 26
 NON_EMPTY_GROUP, GROUP_NOT_FOUND = 68, 69
 
@@ -148,3 +148,20 @@ def test_a_join_names_a_group_and_a_session_timeout_that_is_not_too_short(raw: R
     assert _join(raw, name, 5_999) == INVALID_SESSION_TIMEOUT
     assert name not in _groups(raw)
     assert _join(raw, name, 6_000) == 0
+
+
+# --- looking after groups --------------------------------------------------------------------------------------------------
+
+
+def test_states_of_groups_are_found_however_they_are_spelt(raw: RawKafka, make_topic: MakeTopic, name: str) -> None:
+    assert _commit(raw, name, make_topic(), {0: 7}) == [0]
+    for state in ("Empty", "empty", "EMPTY"):
+        assert name in _groups(raw, ["Stable", state]), state
+    assert name not in _groups(raw, ["stable", "no such state"])
+
+
+def test_the_host_of_a_member_is_written_as_java_writes_it(raw: RawKafka, name: str) -> None:
+    assert _join(raw, name, 10_000) == 0
+    asked = {"groups": [name], "include_authorized_operations": False}
+    (group,) = raw.ask(DESCRIBE_GROUPS, 5, asked)["groups"]
+    assert [one["client_host"] for one in group["members"]] == ["/127.0.0.1"]

@@ -14,6 +14,7 @@ from ottla.wire.consumer_groups import (
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import NO_ERROR, OttlaError
 from ottla.wire.kafka.api import Asked, KafkaApi, Read, error_values, failed_at_top
+from ottla.wire.kafka.groups import host_of
 from ottla.wire.kafka.primitives import NO_UUID
 from ottla.wire.kafka.schemas import Values
 from ottla.wire.kafka.topic_ids import to_bytes, to_text
@@ -97,7 +98,7 @@ def _member(member: DescribedConsumer) -> dict[str, Any]:
         "rack_id": member.rack_id,
         "member_epoch": member.member_epoch,
         "client_id": member.client_id,
-        "client_host": member.client_host,
+        "client_host": host_of(member.client_host),
         "subscribed_topic_names": list(member.topics),
         "subscribed_topic_regex": member.pattern,
         "assignment": _assignment(member.assignment),

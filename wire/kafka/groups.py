@@ -169,13 +169,18 @@ def _group(group: DescribedGroup) -> dict[str, Any]:
                 "member_id": member.member_id,
                 "group_instance_id": member.group_instance_id,
                 "client_id": member.client_id,
-                "client_host": member.client_host,
+                "client_host": host_of(member.client_host),
                 "member_metadata": member.metadata,
                 "member_assignment": member.assignment,
             }
             for member in group.members
         ],
     }
+
+
+def host_of(address: str) -> str:
+    """The address of a member as Kafka's brokers tell it: Java writes a host without a name so."""
+    return f"/{address}" if address else ""
 
 
 def failed_describe(request: IncomingRequest, error: OttlaError) -> Values:

@@ -88,6 +88,7 @@ def test_kio_reads_what_we_describe(version: int) -> None:
     assert (first["group_state"], first["group_epoch"], first["assignor_name"]) == ("Stable", 5, "uniform")
     told = first["members"][0]
     assert (told["member_id"], told["instance_id"], told["rack_id"], told["member_epoch"]) == ("m", "i", None, 4)
+    assert told["client_host"] == "/h"
     assert (told["subscribed_topic_names"], told["subscribed_topic_regex"]) == (["first"], "a.*")
     topic = {"topic_id": IDS["first"], "topic_name": "first"}
     assert told["assignment"] == {"topic_partitions": [{**topic, "partitions": [0]}]}, (
