@@ -12,6 +12,7 @@ from ottla.broker.api.controller.leadership import LeadershipHandlers
 from ottla.broker.api.controller.topics import TopicHandlers
 from ottla.broker.api.delete_records import DeleteRecordsHandler
 from ottla.broker.api.describe_configs import DescribeConfigsHandler
+from ottla.broker.api.describe_producers import DescribeProducersHandler
 from ottla.broker.api.fetch import FetchHandler
 from ottla.broker.api.group_admin import GroupAdminHandlers
 from ottla.broker.api.group_offsets import GroupOffsetHandlers
@@ -79,6 +80,7 @@ def handlers_of(parts: Parts, handshakes: Handshakes, new_groups: NewGroups) -> 
         topics=TopicHandlers(controller, defaults),
         describe_configs=DescribeConfigsHandler(view, membership.identity.broker_id, settings),
         describe_log_dirs=DescribeLogDirsHandler(parts.storage.log_dirs, partitions),
+        describe_producers=DescribeProducersHandler(partitions, view, parts.clock.stamp_ms),
         delete_records=DeleteRecordsHandler(partitions, view, purgatories.delete_records),
         configs=ConfigHandlers(controller, partial(ask_controller, membership, view)),
         leadership=LeadershipHandlers(controller),

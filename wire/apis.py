@@ -41,6 +41,7 @@ from ottla.wire.messages import Request
 from ottla.wire.named_writes import BeginWriteRequest, EndWriteRequest
 from ottla.wire.requests import (
     ApiVersionsRequest,
+    DescribeProducersRequest,
     FetchRequest,
     InitProducerIdRequest,
     ListOffsetsRequest,
@@ -62,6 +63,7 @@ REQUESTS: dict[int, type[Request]] = {
         DeleteTopicsRequest,
         DeleteRecordsRequest,
         InitProducerIdRequest,
+        DescribeProducersRequest,
         CreatePartitionsRequest,
         DescribeConfigsRequest,
         DescribeLogDirsRequest,

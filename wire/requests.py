@@ -4,7 +4,7 @@ What operators ask for stands in admin.py.
 """
 
 from ottla.wire.errors import NO_ERROR
-from ottla.wire.messages import CONSUMER, Api, BrokerEndpoint, Failure, Message, Request
+from ottla.wire.messages import CONSUMER, Api, BrokerEndpoint, Failure, Message, PartitionName, Request
 from ottla.wire.names import NO_EPOCH, NO_LEADER
 
 # --- ApiVersions ---------------------------------------------------------------------------------------------------------
@@ -234,6 +234,38 @@ class InitProducerIdRequest(Request):
 
     api = Api.INIT_PRODUCER_ID
     response = InitProducerIdResponse
+
+
+# --- DescribeProducers ---------------------------------------------------------------------------------------------------
+
+
+class DescribedProducer(Message):
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    """When the broker that is asked wrote its last batch, by that broker's clock."""
+
+
+class DescribeProducersPartResult(Failure):
+    topic: str
+    partition: int
+    producers: tuple[DescribedProducer, ...] = ()
+    """The one that wrote last comes first."""
+    left_out: int = 0
+    """How many more there are: those that wrote before."""
+
+
+class DescribeProducersResponse(Message):
+    parts: list[DescribeProducersPartResult]
+
+
+class DescribeProducersRequest(Request):
+    """Which idempotent producers have written to these partitions, as far as this broker remembers?"""
+
+    api = Api.DESCRIBE_PRODUCERS
+    response = DescribeProducersResponse
+    parts: list[PartitionName]
 
 
 # --- ListOffsets ---------------------------------------------------------------------------------------------------------

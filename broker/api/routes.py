@@ -36,6 +36,7 @@ class Handlers:
     offset_for_leader_epoch: ApiHandler
     describe_configs: ApiHandler
     describe_log_dirs: ApiHandler
+    describe_producers: ApiHandler
     delete_records: ApiHandler
     topics: TopicHandlers
     configs: ConfigHandlers
@@ -64,6 +65,7 @@ def routes(to: Handlers) -> dict[Api, Route]:
         Api.CREATE_PARTITIONS: Route(to.topics.create_partitions, everybody),
         Api.DESCRIBE_CONFIGS: Route(to.describe_configs, everybody),
         Api.DESCRIBE_LOG_DIRS: Route(to.describe_log_dirs, everybody),
+        Api.DESCRIBE_PRODUCERS: Route(to.describe_producers, everybody),
         Api.ALTER_CONFIGS: Route(to.configs.alter, everybody),
         Api.INCREMENTAL_ALTER_CONFIGS: Route(to.configs.incremental_alter, everybody),
         Api.ALTER_PARTITION_REASSIGNMENTS: Route(to.leadership.reassign, everybody),

@@ -64,12 +64,12 @@ class Log:
         flushed_up_to = min(recovery_point, loaded.segments[-1].next_offset)
         self._segments = Segments(folder, config.index_interval_bytes, loaded.segments, flushed_up_to, open_files)
         self._epochs = loaded.epochs
-        self._producers = loaded.producers
+        self.producers = loaded.producers
         self._precautions = precautions
         self._log_start_offset = self._segments.first.base_offset
         self._disk = DiskHealth(folder)
         self._is_findable = False
-        self._truncation = Truncation(folder, self._segments, self._epochs, self._producers, self._disk, precautions)
+        self._truncation = Truncation(folder, self._segments, self._epochs, self.producers, self._disk, precautions)
 
     @classmethod
     def open(
@@ -177,7 +177,7 @@ class Log:
             raise RecordListTooLarge(f"{len(records)} bytes of records; segment.bytes is {config.segment_bytes}")
         first = batches[0][1]
         if first.producer_id >= 0 or len(batches) > 1:
-            repeated = self._producers.repeated(batches, may_have_forgotten=self._log_start_offset > 0)
+            repeated = self.producers.repeated(batches, may_have_forgotten=self._log_start_offset > 0)
             if repeated is not None:
                 return Appended(repeated.first_offset, repeated.last_offset, -1, -1)
         if leader_epoch != self._epochs.latest_epoch:
@@ -187,7 +187,7 @@ class Log:
         places = stamp_batches(records, batches, first_offset, leader_epoch, append_time_ms, now_ms)
         max_timestamp = self._write(records, places)
         if first.producer_id >= 0:
-            self._producers.note(first, first_offset)
+            self.producers.note(first, first_offset)
         return Appended(first_offset, places[-1].next_offset - 1, max_timestamp, append_time_ms)
 
     def append_as_follower(self, records: memoryview, leader_epoch: int = EPOCH_MAX) -> int:
@@ -216,7 +216,7 @@ class Log:
                 raise
             for _, header in run:
                 if header.producer_id >= 0:
-                    self._producers.note(header, header.base_offset)
+                    self.producers.note(header, header.base_offset)
         if damaged is not None:
             raise damaged
         return self.log_end_offset
@@ -342,14 +342,10 @@ class Log:
 
     def producers_to_save(self) -> Callable[[], None] | None:
         """Writes what is known of producers (slow, in a thread), if a segment was sealed since it was written; else None."""
-        producers = self._producers
+        producers = self.producers
         if producers.saved_up_to >= self.sealed_up_to or self.failed or not producers.states:
             return None
         return partial(producers.save, producers.snapshot(self.log_end_offset))
-
-    def expire_producers(self, most: int) -> bool:
-        """Forget producers that were silent for long, ``most`` at once; whether there may be more of them."""
-        return self._producers.expire(most)
 
     # --- flushing and closing ---
 
@@ -368,8 +364,8 @@ class Log:
             if not self.failed and (self.size or self._segments.owes_truncation):
                 self.flush()
                 with self._disk.during("closing"):
-                    if self._producers.states:
-                        self._producers.save(self._producers.snapshot(self.log_end_offset))
+                    if self.producers.states:
+                        self.producers.save(self.producers.snapshot(self.log_end_offset))
                     self._segments.close()
         finally:
             self.discard()
@@ -377,7 +373,7 @@ class Log:
     def discard(self) -> None:
         """Let go of all files as they are: for a log that is about to be deleted."""
         self._disk.failure = self._disk.failure or "the log is closed"
-        self._producers.close()
+        self.producers.close()
         self._segments.discard()
 
     def _write(self, records: memoryview, batches: list[BatchPlace]) -> int:

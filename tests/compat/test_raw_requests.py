@@ -5,16 +5,18 @@ import time
 import zlib
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from ottla.local import LocalCluster
 from ottla.wire.records import encode_batch
 from tests.compat.conftest import MakeTopic
+from tests.support.kafka_clients import WAIT_S
 from tests.support.raw_kafka import HungUp, RawKafka
 
 PRODUCE, METADATA, OFFSET_FETCH, FIND_COORDINATOR = 0, 3, 9, 10
 JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE_GROUPS, API_VERSIONS = 11, 12, 13, 14, 15, 18
-DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER = 35, 60
+DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER, DESCRIBE_PRODUCERS = 35, 60, 61
 
 
 def _address(cluster: LocalCluster, broker: int) -> str:
@@ -115,6 +117,25 @@ def test_log_dirs_are_described(kafka_cluster: LocalCluster, make_topic: MakeTop
         (folder,) = raw.ask(DESCRIBE_LOG_DIRS, version, asked)["results"]
     assert [(one["name"], len(one["partitions"])) for one in folder["topics"]] == [(topic, 2)]
     assert folder.get("is_cordoned", False) is False
+
+
+def test_producers_are_described_by_every_replica(kafka_cluster: LocalCluster, make_topic: MakeTopic) -> None:
+    topic = make_topic(2)
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka_cluster.bootstrap, "enable.idempotence": True})
+    for number in range(3):
+        producer.produce(topic, b"value", partition=0)
+        assert producer.flush(WAIT_S) == 0, number
+    asked = {"topics": [{"name": topic, "partition_indexes": [0, 1, 9]}]}
+    for broker in range(3):  # acks=all: every replica has it
+        with RawKafka(_address(kafka_cluster, broker)) as raw:
+            (told,) = raw.ask(DESCRIBE_PRODUCERS, 0, asked)["topics"]
+        first, second, missing = told["partitions"]
+        (found,) = first["active_producers"]
+        assert (found["producer_epoch"], found["last_sequence"]) == (0, 2)
+        assert abs(found["last_timestamp"] - time.time() * 1000) < 3600_000
+        assert (found["coordinator_epoch"], found["current_txn_start_offset"]) == (-1, -1)
+        assert (second["error_code"], second["active_producers"]) == (0, [])
+        assert (missing["error_code"], missing["active_producers"]) == (3, [])
 
 
 # --- groups ------------------------------------------------------------------------------------------------------------------

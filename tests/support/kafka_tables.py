@@ -13,8 +13,11 @@ from kio.schema.index import api_key_map, schema_name_map
 
 FOLDER = Path(__file__).parent.parent.parent / "wire" / "kafka"
 
-APIS = [2, 3, *range(8, 24), 32, 33, 35, 36, 37, *range(42, 48), 60, 68, 69, 75]
+APIS = [2, 3, *range(8, 24), 32, 33, 35, 36, 37, *range(42, 48), 60, 61, 68, 69, 75]
 """Of which the tables tell. Produce and Fetch are read and written by hand."""
+
+LATER = 32
+"""The responses of the apis from this number on are in a file of their own: all of them are too long for one."""
 
 KINDS = {"error_code": "int16", "timedelta_i32": "int32", "timedelta_i64": "int64", "datetime_i64": "int64"}
 
@@ -115,8 +118,8 @@ def _range(some: list[int], every: list[int]) -> str:
     return f"{some[0]}+" if some[-1] == every[-1] else f"{some[0]}-{some[-1]}"
 
 
-def module_of(what: str, load: Any) -> str:
-    tables = "\n".join(table_of(api, load) for api in APIS)
+def module_of(what: str, load: Any, apis: Sequence[int]) -> str:
+    tables = "\n".join(table_of(api, load) for api in apis)
     first = (
         f"The fields of Kafka's {what}, by api: fields.py says how to read it, tests/support/kafka_tables.py makes it."
     )
@@ -124,8 +127,11 @@ def module_of(what: str, load: Any) -> str:
 
 
 MODULES = {
-    "request_fields.py": lambda: module_of("requests", load_request_schema),
-    "response_fields.py": lambda: module_of("responses", load_response_schema),
+    "request_fields.py": lambda: module_of("requests", load_request_schema, APIS),
+    "response_fields.py": lambda: module_of("responses", load_response_schema, [api for api in APIS if api < LATER]),
+    "later_response_fields.py": lambda: module_of(
+        "responses", load_response_schema, [api for api in APIS if api >= LATER]
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""What Kafka's messages are made of: the tables of request_fields.py and response_fields.py, read.
+"""What Kafka's messages are made of: the tables of request_fields.py, response_fields.py and later_response_fields.py, read.
 
 A message is a line with its api's number, name, versions, and those that are flexible (whose lengths are varints and whose
 structures end with tagged fields). Below it stands a line for each field, further in for those of a structure: name, kind
@@ -9,7 +9,7 @@ which it may be null, ``tag`` and its number, ``=`` and its default. ``4+`` is f
 import functools
 from typing import NamedTuple
 
-from ottla.wire.kafka import request_fields, response_fields
+from ottla.wire.kafka import later_response_fields, request_fields, response_fields
 
 STRUCTURE = "{}"
 
@@ -70,7 +70,8 @@ def parse_schema(lines: list[str]) -> Schema:
 @functools.cache
 def _tables(which: str) -> dict[int, list[str]]:
     """The lines of each message."""
-    table = request_fields.TABLE if which == "request" else response_fields.TABLE
+    responses = response_fields.TABLE + later_response_fields.TABLE
+    table = request_fields.TABLE if which == "request" else responses
     found: dict[int, list[str]] = {}
     lines: list[str] = []
     for line in table.splitlines():

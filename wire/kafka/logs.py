@@ -1,4 +1,4 @@
-"""What brokers have on disk: DeleteRecords, DescribeLogDirs."""
+"""What brokers have on disk: DeleteRecords, DescribeLogDirs, DescribeProducers."""
 
 from typing import Any
 
@@ -16,6 +16,14 @@ from ottla.wire.errors import OttlaError
 from ottla.wire.kafka.api import Asked, KafkaApi, Read, by_topic, failed_at_top
 from ottla.wire.kafka.schemas import Values
 from ottla.wire.messages import Api, PartitionName
+from ottla.wire.names import NO_EPOCH
+from ottla.wire.requests import (
+    DescribeProducersPartResult,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
+
+NO_TRANSACTION = -1
 
 
 def read_delete_records(asked: Asked) -> Read:
@@ -80,7 +88,53 @@ def _folder(folder: DescribedLogDir) -> dict[str, Any]:
     }
 
 
+def read_describe_producers(asked: Asked) -> Read:
+    names = [PartitionName(topic.name, number) for topic in asked.entity.topics for number in topic.partition_indexes]
+    return Read(DescribeProducersRequest(names))
+
+
+def write_describe_producers(request: IncomingRequest, message: DescribeProducersResponse) -> Values:
+    return {
+        "topics": [
+            {"name": topic, "partitions": [_producers(part) for part in parts]}
+            for topic, parts in by_topic(message.parts).items()
+        ]
+    }
+
+
+def _producers(part: DescribeProducersPartResult) -> dict[str, Any]:
+    message = part.error_message
+    if part.left_out:
+        message = f"{part.left_out} producers that wrote before these are left out"
+    return {
+        "partition_index": part.partition,
+        "error_code": part.error_code,
+        "error_message": message or None,
+        "active_producers": [
+            {
+                "producer_id": one.producer_id,
+                "producer_epoch": one.producer_epoch,
+                "last_sequence": one.last_sequence,
+                "last_timestamp": one.last_timestamp_ms,
+                "coordinator_epoch": NO_EPOCH,
+                "current_txn_start_offset": NO_TRANSACTION,
+            }
+            for one in part.producers
+        ],
+    }
+
+
+def failed_describe_producers(request: IncomingRequest, error: OttlaError) -> Values:
+    message = request.message
+    assert isinstance(message, DescribeProducersRequest)
+    failed = [DescribeProducersPartResult(error.code, str(error), part.topic, part.partition) for part in message.parts]
+    return write_describe_producers(request, DescribeProducersResponse(failed))
+
+
 LOG_APIS = [
     KafkaApi(Api.DELETE_RECORDS, 0, 2, read_delete_records, write_delete_records, failed_delete_records),
     KafkaApi(Api.DESCRIBE_LOG_DIRS, 1, 5, read_describe_log_dirs, write_describe_log_dirs, failed_at_top),
+    KafkaApi(
+        Api.DESCRIBE_PRODUCERS, 0, 0, read_describe_producers, write_describe_producers, failed_describe_producers
+    ),
 ]

@@ -204,6 +204,10 @@ TABLE = """\
  include_cluster_authorized_operations bool 0+
  endpoint_type int8 1+ = 1
  include_fenced_brokers bool 2+
+61 describe_producers 0-0 flexible 0+
+ topics []{} 0+
+  name string 0+
+  partition_indexes []int32 0+
 68 consumer_group_heartbeat 0-1 flexible 0+
  group_id string 0+
  member_id string 0+

@@ -99,7 +99,7 @@ class CleanLoop:
     async def expire_producers(self) -> None:
         """Forget idempotent producers that were silent for producer.id.expiration.ms, some at a time."""
         for log in list(self._log_dir.logs.values()):
-            while log.expire_producers(EXPIRED_AT_ONCE):  # noqa: ASYNC110  # others have their turn in between
+            while log.producers.expire(EXPIRED_AT_ONCE):  # noqa: ASYNC110  # others have their turn in between
                 await asyncio.sleep(0)
 
     async def checkpoint_recovery_points(self) -> None:

@@ -64,6 +64,12 @@ def last_offset(entry: Entry) -> int:
     return int(offset + (last - first) % SEQUENCES)
 
 
+def last_sequence(entry: Entry) -> int:
+    """The sequence number of the last record that is remembered."""
+    _, last, _ = _SENT.unpack_from(entry.packed, len(entry.packed) - SENT_BYTES)
+    return int(last)
+
+
 def packed(batches: Iterable[Sequence[int]]) -> bytes:
     """Batches (as ``Sent``) as an entry keeps them."""
     return b"".join(_SENT.pack(first, last, offset) for first, last, offset, _ in batches)

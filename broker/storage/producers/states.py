@@ -158,6 +158,12 @@ class ProducerStates:
         if self._expired.pop(producer_id, None) is not None:
             self._grow(-ENTRY_BYTES)
 
+    # --- as it is told ---------------------------------------------------------------------------------------------------
+
+    def latest(self, most: int) -> list[tuple[int, Entry]]:
+        """The producers that are active, the one that wrote last first, ``most`` of them."""
+        return list(islice(reversed(self._entries.items()), most))
+
     # --- as it is saved --------------------------------------------------------------------------------------------------
 
     def dump(self) -> list[tuple[int, int, list[Sent]]]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ottla.broker.api.consumer_sessions import ConsumerSessions
 from ottla.broker.api.delete_records import DeleteRecordsHandler
+from ottla.broker.api.describe_producers import DescribeProducersHandler
 from ottla.broker.api.dispatch import Dispatch, Route
 from ottla.broker.api.fetch import FetchHandler
 from ottla.broker.api.leader_epochs import OffsetForLeaderEpochHandler
@@ -128,6 +129,7 @@ class Served:
                 Api.DELETE_RECORDS: Route(
                     DeleteRecordsHandler(self.partitions, self.view, self.purgatories.delete_records), everybody
                 ),
+                Api.DESCRIBE_PRODUCERS: Route(DescribeProducersHandler(self.partitions, self.view, wall_ms), everybody),
                 Api.METADATA: Route(MetadataHandler(self.view), everybody),
             },
             metrics,

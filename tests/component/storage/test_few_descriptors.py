@@ -34,7 +34,7 @@ def sent_by_a_producer(offset: int, epoch: int) -> memoryview:
 
 def newest_sequence(log: Log) -> int:
     """Of the producer above, by what the log remembers; -1 if it does not know it."""
-    return max((batches[-1].last_sequence for _, _, batches in log._producers.states.dump()), default=-1)
+    return max((batches[-1].last_sequence for _, _, batches in log.producers.states.dump()), default=-1)
 
 
 def test_readers_of_all_segments_hold_a_bounded_number_of_descriptors(open_log, make_batch, tmp_path):

@@ -161,7 +161,7 @@ def test_expired_producers_are_forgotten_when_it_is_looked(tmp_path: Path) -> No
     append(log, 1)
     deadline = time.monotonic() + 10
     while memory.used_bytes > ENTRY_BYTES and time.monotonic() < deadline:
-        log.expire_producers(100)
+        log.producers.expire(100)
     with pytest.raises(UnknownProducerId):
         append(log, 1)
     log.close()

@@ -178,7 +178,7 @@ def test_after_a_cut_producers_are_known_as_if_the_log_had_been_read_anew(open_l
         sequences[producer] += 1
     for end in (540, 500, 310, 301, 120):
         log.truncate_to(end)
-        known = {producer: batches[-1] for producer, _, batches in log._producers.states.dump()}
+        known = {producer: batches[-1] for producer, _, batches in log.producers.states.dump()}
         anew = {
             producer: batches[-1] for producer, _, batches in read_producers(log._segments, 0, ProducerStates()).dump()
         }

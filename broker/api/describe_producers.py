@@ -1,0 +1,62 @@
+"""DescribeProducers: the idempotent producers that a replica remembers."""
+
+import time
+from collections.abc import Callable
+
+from ottla.broker.api.parts import check_parts, client_error
+from ottla.broker.cluster_view import ClusterView
+from ottla.broker.replication.partitions import Partitions
+from ottla.broker.storage.producers.decision import Entry, last_sequence
+from ottla.net.peer import Peer
+from ottla.net.reply import Reply
+from ottla.wire.dialect import IncomingRequest
+from ottla.wire.errors import UnknownTopicOrPartition
+from ottla.wire.messages import PartitionName
+from ottla.wire.requests import (
+    DescribedProducer,
+    DescribeProducersPartResult,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
+
+PRODUCERS_MAX = 2_000
+"""Of one answer, over all its partitions: a broker may remember hundreds of thousands, and an answer is made in one go on the
+event loop. Those that wrote last are told, and how many are left out."""
+
+
+class DescribeProducersHandler:
+    """Every replica answers, as in Kafka: followers remember what their leader does."""
+
+    def __init__(self, partitions: Partitions, view: ClusterView, now_ms: Callable[[], int]) -> None:
+        self._partitions = partitions
+        self._view = view
+        self._now_ms = now_ms
+
+    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply:
+        request = incoming.message
+        assert isinstance(request, DescribeProducersRequest)
+        check_parts(request.parts)
+        results: list[DescribeProducersPartResult] = []
+        most = PRODUCERS_MAX
+        for part in request.parts:
+            results.append(self._describe(part, most))
+            most -= len(results[-1].producers)
+        return Reply(DescribeProducersResponse(results))
+
+    def _describe(self, part: PartitionName, most: int) -> DescribeProducersPartResult:
+        found = self._partitions.get(part.topic, part.partition)
+        if found is None:
+            leader, _ = self._view.leader_of(part.topic, part.partition)
+            missing = UnknownTopicOrPartition(f"no {part.topic[:100]}-{part.partition} is here")
+            error = client_error(missing, part.topic, leader)
+            return DescribeProducersPartResult(error.code, str(error), part.topic, part.partition)
+        states = found.log.producers.states
+        latest = states.latest(most)
+        booted_ms = self._now_ms() - time.monotonic() * 1000
+        producers = tuple(_described(producer_id, entry, booted_ms) for producer_id, entry in latest)
+        return DescribeProducersPartResult(0, "", part.topic, part.partition, producers, len(states) - len(producers))
+
+
+def _described(producer_id: int, entry: Entry, booted_ms: float) -> DescribedProducer:
+    """``booted_ms``: the time of day at which the monotonic clock was 0."""
+    return DescribedProducer(producer_id, entry.epoch, last_sequence(entry), int(booted_ms + entry.last_used_s * 1000))
