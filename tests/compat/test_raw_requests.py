@@ -138,6 +138,21 @@ def test_producers_are_described_by_every_replica(kafka_cluster: LocalCluster, m
         assert (missing["error_code"], missing["active_producers"]) == (3, [])
 
 
+@pytest.mark.parametrize("version", [1, 3, 4, 6])
+def test_who_looks_for_the_coordinator_of_a_transaction_is_told_why_there_is_none(
+    kafka_cluster: LocalCluster, version: int
+) -> None:
+    with RawKafka(_address(kafka_cluster, 0)) as raw:
+        told = raw.ask(FIND_COORDINATOR, version, {"key": "mine", "key_type": 1, "coordinator_keys": ["mine"]})
+        (told,) = told.get("coordinators", [told])
+        assert (told["error_code"], told["node_id"]) == (31, -1)
+        assert "there are no transactions here" in told["error_message"]
+        assert "mine" in told["error_message"]
+        if version == 6:
+            told = raw.ask(FIND_COORDINATOR, version, {"key_type": 2, "coordinator_keys": ["g:t:0"]})
+            assert told["coordinators"][0]["error_code"] == 42, "share groups"
+
+
 # --- groups ------------------------------------------------------------------------------------------------------------------
 
 

@@ -80,9 +80,20 @@ def test_a_record_that_is_too_large_is_refused(bootstrap: str, make_topic: MakeT
 
 
 def test_transactions_are_refused_at_once(bootstrap: str) -> None:
-    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": "t"})
-    with pytest.raises(confluent_kafka.KafkaException):
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": "of mine"})
+    with pytest.raises(
+        confluent_kafka.KafkaException, match=r"CLUSTER_AUTHORIZATION_FAILED.*there are no transactions here"
+    ):
         producer.init_transactions(WAIT_S)
+
+
+def test_transactions_of_aiokafka_are_refused_at_once(bootstrap: str) -> None:
+    async def begin() -> None:
+        async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="of mine") as producer:
+            await producer.begin_transaction()
+
+    with pytest.raises(aiokafka.errors.KafkaError):
+        asyncio.run(asyncio.wait_for(begin(), WAIT_S))
 
 
 def _exchange(bootstrap: str, request: bytes) -> bytes:

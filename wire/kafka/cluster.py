@@ -5,10 +5,11 @@ from typing import Any
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import (
     NO_ERROR,
+    ClusterAuthorizationFailed,
+    InvalidRequest,
     LeaderNotAvailable,
     MismatchedEndpointType,
     OttlaError,
-    TransactionalIdAuthorizationFailed,
     UnknownTopicId,
     UnsupportedEndpointType,
 )
@@ -27,8 +28,8 @@ from ottla.wire.requests import (
     TopicMetadata,
 )
 
-GROUP_KEYS = 0
-"""The kind of thing that a coordinator is asked for; 1 is a transaction."""
+GROUP_KEYS, TRANSACTION_KEYS = 0, 1
+"""The kinds of things that a coordinator is asked for."""
 
 PARTITIONS_MAX = 2_000
 """How many partitions DescribeTopicPartitions tells at most in one answer."""
@@ -198,16 +199,17 @@ def failed_describe_topics(request: IncomingRequest, error: OttlaError) -> Value
 def read_find_coordinator(asked: Asked) -> Read:
     several = asked.get("coordinator_keys")
     keys = list(several) if several is not None else [asked.entity.key]
-    if asked.get("key_type", GROUP_KEYS) != GROUP_KEYS:
-        return Read(FindCoordinatorRequest([]), keys)
-    return Read(FindCoordinatorRequest(keys), [])
+    kind = asked.get("key_type", GROUP_KEYS)
+    if kind != GROUP_KEYS:
+        return Read(FindCoordinatorRequest([]), (kind, keys))
+    return Read(FindCoordinatorRequest(keys))
 
 
 def write_find_coordinator(request: IncomingRequest, message: FindCoordinatorResponse) -> Values:
-    """Old versions ask for one, and have its fields at the top. Transactions have nobody who coordinates them."""
-    if request.context:
-        refused = TransactionalIdAuthorizationFailed("there are no transactions here")
-        return _nobody(refused, request.context)
+    """Old versions ask for one, and have its fields at the top. Nothing but groups has a coordinator."""
+    if request.context is not None:
+        kind, keys = request.context
+        return _nobody(_no_coordinator(kind, keys), keys)
     found = [_coordinator(one) for one in message.coordinators]
     by_key = [{"key": one.group_id, **told} for one, told in zip(message.coordinators, found, strict=True)]
     return {**(found[0] if found else {}), "coordinators": by_key}
@@ -226,7 +228,20 @@ def _coordinator(found: Coordinator) -> dict[str, Any]:
 def failed_find_coordinator(request: IncomingRequest, error: OttlaError) -> Values:
     message = request.message
     assert isinstance(message, FindCoordinatorRequest)
-    return _nobody(error, message.groups or request.context)
+    _, others = request.context or (GROUP_KEYS, [])
+    return _nobody(error, message.groups or others)
+
+
+def _no_coordinator(kind: int, keys: list[str]) -> OttlaError:
+    """Why nobody coordinates these."""
+    if kind != TRANSACTION_KEYS:
+        return InvalidRequest(f"nobody coordinates keys of type {kind}; known is {GROUP_KEYS}, groups")
+    # Kafka's Java client says that an id is not authorized, and nothing else, where it gets the error of that name (53). It
+    # shows the message of this one, and so does librdkafka.
+    named = ", ".join(repr(key[:40]) for key in keys[:1])
+    return ClusterAuthorizationFailed(
+        f"there are no transactions here: transactional.id {named} cannot be used; enable.idempotence needs none"
+    )
 
 
 def _nobody(error: OttlaError, keys: list[str]) -> Values:
