@@ -114,9 +114,14 @@ class Cluster:
         if known is not None and not self.stale:
             return known
 
+        is_first = True
+
         async def ask() -> TopicMetadata:
+            nonlocal is_first
             self.watched.add(name)
-            await self.refresh()
+            if is_first or name not in self._known_names():  # before all later attempts there was a refresh
+                is_first = False
+                await self.refresh()
             self.raise_if_missing(name)
             return self.topics[name]
 
@@ -306,9 +311,12 @@ class Cluster:
                         if not (error.retriable or self.only_hung_up(error)):
                             raise
                         last = error
+                    failed_at = time.monotonic()
                     await asyncio.sleep(wait_s)
-                    if not isinstance(last, NobodyAnswers):
-                        await self._refresh_quietly()  # whatever it was: perhaps it is not the right one that was asked
+                    if not isinstance(last, NobodyAnswers) and self._refreshed_at < failed_at:
+                        # Whatever it was: perhaps it is not the right one that was asked. However many calls wait at once,
+                        # what one of them is told after the others have failed is news to all.
+                        await self._refresh_quietly()
         except TimeoutError:
             pass
         if isinstance(last, UnknownTopicOrPartition | LeaderNotAvailable):

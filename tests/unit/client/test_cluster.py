@@ -1,8 +1,10 @@
 """What a client believes of the cluster: the newest that any broker told, in whatever order it hears of it."""
 
+import asyncio
 import logging
 from collections.abc import Callable
-from typing import TypeVar
+from itertools import accumulate
+from typing import Any, TypeVar
 
 import pytest
 
@@ -11,7 +13,7 @@ from ottla.client.config import AdminConfig
 from ottla.wire.errors import NoBrokersAvailable, UnknownTopicOrPartition
 from ottla.wire.messages import BrokerEndpoint, Message, Request
 from ottla.wire.names import TopicPartition
-from ottla.wire.requests import MetadataResponse, PartitionMetadata, TopicMetadata
+from ottla.wire.requests import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
 
 M = TypeVar("M", bound=Message)
 
@@ -137,3 +139,40 @@ async def test_what_an_admin_is_told_counts_for_what_it_believes_later() -> None
     await cluster.metadata(None)
     with pytest.raises(NoBrokersAvailable):
         await cluster.hear(told((1, 4), topic_id=""))
+
+
+class CountingCluster(ToldCluster):
+    """Is told again and again that there is no such topic."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    async def ask_any(self, request: Request, kind: type[M], *checks: Any) -> M:
+        self.asked += 1
+        await asyncio.sleep(0)
+        assert isinstance(request, MetadataRequest)
+        missing = [TopicMetadata(name, "", [], {}, UnknownTopicOrPartition.code, "") for name in request.topics or ()]
+        answer = MetadataResponse("c", 1, [BrokerEndpoint(1, "host", 9092)], missing, (1, 1))
+        assert isinstance(answer, kind)
+        return answer
+
+
+@pytest.mark.parametrize("callers", [1, 100])
+async def test_what_does_not_exist_is_asked_for_with_growing_pauses_however_many_want_it(callers: int) -> None:
+    """A hundred calls for missing topics sent a thousand Metadata requests in five seconds: each call two for each attempt."""
+    cluster = CountingCluster()
+    attempts = list(accumulate(0.8 * min(0.05 * 2**n, 1.0) for n in range(10)))  # the shortest pauses that there are
+    wanted = [cluster.topic(f"missing-{number}", 1.0) for number in range(callers)]
+    errors = await asyncio.gather(*wanted, return_exceptions=True)
+    assert {type(error) for error in errors} == {UnknownTopicOrPartition}
+    most = 1 + sum(begins < 1.0 for begins in attempts)
+    assert 3 <= cluster.asked <= most if callers == 1 else cluster.asked <= 5 * most
+
+
+async def test_a_topic_that_was_missing_before_is_asked_for_anew() -> None:
+    cluster = CountingCluster()
+    for times in (1, 2):
+        with pytest.raises(UnknownTopicOrPartition):
+            await cluster.topic("missing", 0.01)
+        assert cluster.asked == times
