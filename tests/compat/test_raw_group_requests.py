@@ -12,7 +12,7 @@ from tests.support.kafka_clients import WAIT_S
 from tests.support.raw_kafka import RawKafka
 
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN, HEARTBEAT, LEAVE, SYNC = 8, 9, 10, 11, 12, 13, 14
-DESCRIBE_GROUPS, LIST_GROUPS, OFFSET_DELETE = 15, 16, 47
+DESCRIBE_GROUPS, LIST_GROUPS, OFFSET_DELETE, CONSUMER_GROUP_HEARTBEAT = 15, 16, 47, 68
 UNKNOWN_TOPIC, ILLEGAL_GENERATION, INVALID_GROUP_ID, UNKNOWN_MEMBER, INVALID_SESSION_TIMEOUT = 3, 22, 24, 25, 26
 NON_EMPTY_GROUP, GROUP_NOT_FOUND = 68, 69
 
@@ -94,6 +94,11 @@ def test_a_member_of_a_group_that_does_not_exist_is_unknown_and_the_group_is_not
     times = {"session_timeout": 10_000, "rebalance_timeout": 10_000}
     kind = {"group_instance_id": None, "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
     assert raw.ask(JOIN, 5, {**me, **times, **kind})["error_code"] == UNKNOWN_MEMBER
+    beat = {"group_id": name, "member_id": "one that slept", "member_epoch": 3, "rebalance_timeout": -1}
+    unchanged = dict.fromkeys(
+        ["instance_id", "rack_id", "subscribed_topic_names", "server_assignor", "topic_partitions"], None
+    )
+    assert raw.ask(CONSUMER_GROUP_HEARTBEAT, 0, {**beat, **unchanged})["error_code"] == UNKNOWN_MEMBER
     assert name not in _groups(raw)
 
 
