@@ -28,9 +28,11 @@ from ottla.wire.groups import (
     OffsetCommitPartResult,
     OffsetCommitRequest,
     OffsetCommitResponse,
+    OffsetDeleteRequest,
     OffsetFetchGroup,
     SyncGroupRequest,
 )
+from ottla.wire.messages import PartitionName
 from ottla.wire.names import TopicPartition
 from ottla.zk.errors import ConnectionLost, MultiFailed
 from ottla.zk.groups import Committed, GroupWrite, LoadedGroup, delete_group, find_group, load_group, take_over
@@ -540,3 +542,44 @@ async def test_offsets_are_told_without_reading_the_whole_group_again(
     assert (await handlers._fetch(OffsetFetchGroup("g", None))).parts[0].offset == 100
     monkeypatch.undo()
     await groups.stop()
+
+
+async def test_what_is_committed_while_the_last_offset_is_deleted_does_not_go_with_the_group(
+    open_session: OpenSession, zk_connect: str
+) -> None:
+    """The group goes with its last offset, unless there will be another one."""
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    groups = coordinator(session)
+    handlers = offsets_of(groups, session, 2)
+    for round_ in range(5):
+        await committed_parts(handlers, [OffsetCommitPart("t", 0, 100)])
+        one = groups.loaded("g")
+        assert one is not None
+        deleting = asyncio.create_task(handlers._delete(OffsetDeleteRequest("g", [PartitionName("t", 0)])))
+        async with asyncio.timeout(scaled(10)):
+            while groups._writes._queue or not one.committing:  # noqa: ASYNC110  # until the deletion is on its way
+                await asyncio.sleep(0)
+        committed = await committed_parts(handlers, [OffsetCommitPart("t", 1, round_)])
+        await deleting
+        assert [part.error_code for part in committed] == [0]
+        found = await load_group(session, "g", make=False)
+        assert found is not None
+        assert {where.partition: at.offset for where, at in found.offsets.items()} == {1: round_}
+        await handlers._delete(OffsetDeleteRequest("g", [PartitionName("t", 1)]))
+        assert await load_group(session, "g", make=False) is None
+    await groups.stop()
+
+
+async def test_negative_offsets_are_known_to_the_next_coordinator(open_session: OpenSession, zk_connect: str) -> None:
+    session = await open_session(zk_connect)
+    await ensure_persistent_paths(session)
+    groups = coordinator(session)
+    offsets = {0: -1, 1: -2, 2: -(2**63)}
+    parts = [OffsetCommitPart("t", number, offset) for number, offset in offsets.items()]
+    results = await committed_parts(offsets_of(groups, session, 3), parts)
+    assert [part.error_code for part in results] == [0, 0, 0]
+    await groups.stop()
+    found = await load_group(session, "g", make=False)
+    assert found is not None
+    assert {where.partition: at.offset for where, at in found.offsets.items()} == offsets
