@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.broker.listeners import Listeners, parse_address, parse_listeners
+from ottla.broker.storage.log_config import SEGMENT_BYTES_MIN
 from ottla.net.busy_poll import BUSY_POLL_MAX_US
 from ottla.net.connection import Limits
 from ottla.wire.errors import ConfigError
@@ -77,6 +78,11 @@ class BrokerConfig:
         "folders for the data, separated by commas; ~ is the home of the user that the broker runs as",
     )
     log_segment_bytes: int = setting(1024**3, "a segment of a log is at most this large", running=True)
+    log_segment_bytes_min: int = setting(
+        SEGMENT_BYTES_MIN,
+        "the smallest segment.bytes and log.segment.bytes that a request may set, as the controller has it; smaller values"
+        " that are stored already stay in force",
+    )
     log_roll_ms: int = setting(7 * 24 * 3600 * 1000, "a segment of a log spans at most this time", running=True)
     log_retention_ms: int = setting(
         7 * 24 * 3600 * 1000, "records older than this may be deleted; -1 keeps them", running=True
@@ -193,8 +199,9 @@ class BrokerConfig:
         retries = self.controlled_shutdown_max_retries
         _require(retries >= 0, "controlled.shutdown.max.retries", retries, "0 or more")
         for name in (
-            "log_segment_bytes", "message_max_bytes", "min_insync_replicas", "socket_request_max_bytes",
-            "queued_max_response_bytes", "num_partitions", "default_replication_factor", "named_write_expiration_ms",
+            "log_segment_bytes", "log_segment_bytes_min", "message_max_bytes", "min_insync_replicas",
+            "socket_request_max_bytes", "queued_max_response_bytes", "num_partitions",
+            "default_replication_factor", "named_write_expiration_ms",
             "producer_id_expiration_ms", "producer_state_max_bytes",
         ):  # fmt: skip
             _require(getattr(self, name) > 0, property_name(name), getattr(self, name), "a positive number")

@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.broker.config import BrokerConfig, known_properties, property_name
 from ottla.broker.failed_listeners import FailedListeners
-from ottla.broker.storage.log_config import CONFIG_VALUE_MAX, TOPIC_CONFIGS, boolean, integer
+from ottla.broker.storage.log_config import CONFIG_VALUE_MAX, TOPIC_CONFIGS, boolean, integer, warn_of_small_segments
 from ottla.wire.admin import ConfigEntry, ConfigSource, ConfigSynonym
 from ottla.wire.errors import ConfigError, InvalidConfig
 from ottla.wire.names import BROKER_ID_MAX, PARTITIONS_MAX
@@ -122,6 +122,7 @@ class BrokerSettings:
         self.config = started_with
         """In force."""
         self.on_changed: list[Callable[[BrokerConfig], None]] = []
+        warn_of_small_segments("this broker", started_with.log_segment_bytes)
 
     def take(self, told: Mapping[str, Mapping[str, str]]) -> None:
         """What the controller says is set for which broker, all of it."""
@@ -139,6 +140,8 @@ class BrokerSettings:
             return
         if config == self.config:
             return
+        if config.log_segment_bytes != self.config.log_segment_bytes:
+            warn_of_small_segments("this broker", config.log_segment_bytes)
         self.config = config
         logger.info("settings changed for_all=%s for_this_broker=%s", dict(self._of_all), dict(self._own))
         for changed in self.on_changed:

@@ -358,6 +358,7 @@ class Node:
             ControllerPolicy(
                 config.min_insync_replicas,
                 config.leader_imbalance_check_interval_seconds,
+                segment_bytes_min=config.log_segment_bytes_min,
                 silence_max_s=config.replica_lag_time_max_ms / 2000,
             ),
             self._metrics.is_controller.set,

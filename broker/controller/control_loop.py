@@ -16,6 +16,7 @@ from ottla.broker.controller.link_loop import Evidence, Link, LinkEvents
 from ottla.broker.controller.links import Links
 from ottla.broker.controller.removals import Removals
 from ottla.broker.peers import PATIENT_PROBE_TIMEOUT_S, Identity, probe
+from ottla.broker.storage.log_config import SEGMENT_BYTES_MIN
 from ottla.wire.control import LeaderAndIsrRequest
 from ottla.wire.errors import StaleBrokerEpoch, StaleControllerEpoch
 from ottla.wire.log_layout import partition_of
@@ -42,6 +43,8 @@ class ControllerPolicy:
 
     min_insync: int = 1
     balance_s: float = 300.0
+    segment_bytes_min: int = SEGMENT_BYTES_MIN
+    """The smallest segments that a request may ask for."""
     silence_max_s: float = 5.0
     """How long a broker may answer nothing before the others are asked whether they reach it."""
 
@@ -72,7 +75,7 @@ class ControlLoop:
         self._identity = identity
         self._term = term
         self._policy = policy
-        self._state = ControllerState(identity.broker_id, term.epoch, policy.min_insync)
+        self._state = ControllerState(identity.broker_id, term.epoch, policy.min_insync, policy.segment_bytes_min)
         self._events = Events(term.epoch)
         self._links = Links(self._link)
         self._removals = Removals()

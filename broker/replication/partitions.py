@@ -14,7 +14,7 @@ from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.data_folder.lost_partitions import Loss
 from ottla.broker.storage.disk_health import DiskShortage
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.log_config import LogConfig, sensible_topic_config
+from ottla.broker.storage.log_config import LogConfig, sensible_topic_config, warn_of_small_segments
 from ottla.wire.control import PartitionState, StopReplicaPart, TopicConfig
 from ottla.wire.errors import (
     InconsistentTopicId,
@@ -275,7 +275,9 @@ class Partitions:
         parsed, nonsense = sensible_topic_config(topic.config)
         for error in nonsense:
             logger.warning("topic config ignored topic=%s error=%s", topic.topic, error)
-        self._topic_configs[topic.topic] = parsed
+        if parsed != self._topic_configs.get(topic.topic):
+            warn_of_small_segments(f"topic {topic.topic}", parsed.get("segment.bytes"))
+            self._topic_configs[topic.topic] = parsed
         return self._rules_by(parsed)
 
     def _rules_by(self, parsed: Mapping[str, int | bool | str]) -> "TopicRules":

@@ -1,5 +1,6 @@
 """How one log is kept: a topic's own settings over the broker's defaults, under Kafka's names."""
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -9,6 +10,8 @@ from ottla.wire.batch import HEADER_SIZE
 from ottla.wire.errors import InvalidConfig
 from ottla.wire.names import RECORD_FORMAT_COLUMNAR, RECORD_FORMAT_KAFKA
 
+logger = logging.getLogger(__name__)
+
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
 
@@ -17,6 +20,13 @@ FLUSH_DURABLE = "durable"
 
 SEGMENT_BYTES_MAX = 2**31 - 1
 """Positions in an index entry are 32 bits wide, as in Kafka, whose integers have a sign."""
+
+SEGMENT_BYTES_MIN = 64 * 1024
+"""The smallest segments that a request may ask for, unless log.segment.bytes.min says otherwise.
+
+Each segment costs files and descriptors, so one client could fill the disk's inodes and a broker's descriptors with tiny ones.
+Smaller values that are stored already stay in force, for without them a log would hold fewer and larger segments than before.
+"""
 
 CONFIG_VALUE_MAX = 1000
 """Characters of a setting: every one that means something is far shorter, and all brokers are told all of them."""
@@ -105,6 +115,17 @@ def parse_topic_config(config: Mapping[str, str]) -> dict[str, int | bool | str]
         except (ValueError, KeyError, AttributeError):
             raise InvalidConfig(f"topic config {key} = {text!r} is not allowed: it must be {allowed}") from None
     return parsed
+
+
+def warn_of_small_segments(setting_of: str, segment_bytes: object) -> None:
+    """Tell the operator of a stored value that a request could not set any more."""
+    if isinstance(segment_bytes, int) and segment_bytes < SEGMENT_BYTES_MIN:
+        logger.warning(
+            "segments are small: many files and descriptors set_for=%s segment_bytes=%d recommended_min=%d",
+            setting_of,
+            segment_bytes,
+            SEGMENT_BYTES_MIN,
+        )
 
 
 def sensible_topic_config(

@@ -44,7 +44,11 @@ def seen(running: Observer) -> Iterator[Observer]:
 
 # --- a cluster of the test file's own ------------------------------------------------------------------------------------
 
-THREE_RACKS = {"brokers": 3, "racks": 3, "broker_config": {"log.retention.check.interval.ms": "100"}}
+THREE_RACKS = {
+    "brokers": 3,
+    "racks": 3,
+    "broker_config": {"log.retention.check.interval.ms": "100", "log.segment.bytes.min": "1000"},
+}
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.cluster
         {"retention.ms": "soon"},
         {"retention.ms": "-2"},
         {"segment.bytes": "0"},
+        {"segment.bytes": "999"},
         {"max.message.bytes": "1"},
         {"message.timestamp.type": "Never"},
         {"cleanup.policy": "burn"},

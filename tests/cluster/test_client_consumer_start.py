@@ -161,7 +161,8 @@ def test_unknown_partition_is_named_and_does_not_hold_up_the_others(
 
 def test_records_lost_to_retention_are_skipped_and_the_rest_is_read(cluster1: LocalCluster, bootstrap: str) -> None:
     topic = f"retention-{uuid.uuid4().hex[:8]}"
-    with LocalCluster(brokers=1, broker_config={"log.retention.check.interval.ms": "100"}) as cluster:
+    settings = {"log.retention.check.interval.ms": "100", "log.segment.bytes.min": "2000"}
+    with LocalCluster(brokers=1, broker_config=settings) as cluster:
         with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             admin.create_topic(topic, config={"segment.bytes": "2000", "retention.bytes": "4000"})
             with Producer(bootstrap_servers=cluster.bootstrap) as producer:

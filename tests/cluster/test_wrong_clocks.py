@@ -20,7 +20,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 AHEAD_S = 8 * 24 * 3600.0
 RECORDS = 200
 GROUPS = [f"group-{number}" for number in range(8)]
-EAGER = {"log.retention.check.interval.ms": "100", "offsets.retention.check.interval.ms": "100"}
+EAGER = {
+    "log.retention.check.interval.ms": "100",
+    "offsets.retention.check.interval.ms": "100",
+    "log.segment.bytes.min": "1024",
+}
 SEGMENTS = {"segment.bytes": "1024", "min.insync.replicas": "1"}
 
 

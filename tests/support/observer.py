@@ -22,7 +22,11 @@ from tests.support.raw_client import RawClient
 
 WAIT_S = scaled(40.0)
 
-SHORT = {"zookeeper.session.timeout.ms": "2000", "replica.lag.time.max.ms": "4000"}
+SHORT = {
+    "zookeeper.session.timeout.ms": "2000",
+    "replica.lag.time.max.ms": "4000",
+    "log.segment.bytes.min": "20000",
+}
 """Settings of clusters whose brokers are paused and cut off: nobody should wait for long."""
 
 _SUPER_SECRET = 0xB3415C00

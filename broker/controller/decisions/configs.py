@@ -28,6 +28,16 @@ def changed_broker_config(config: Mapping[str, str], changes: Sequence[ConfigCha
     return _changed(config, changes, plain, check)
 
 
+def check_segment_bytes(before: Mapping[str, str], after: Mapping[str, str], minimum: int) -> None:
+    """Raise InvalidConfig if a request makes segments smaller than ``minimum``; values that were stored before stay."""
+    for key in ("segment.bytes", "log.segment.bytes"):
+        value = after.get(key)
+        if value is not None and value != before.get(key) and int(value) < minimum:
+            raise InvalidConfig(
+                f"{key}={value} is not allowed: it must be at least {minimum} (log.segment.bytes.min of the controller)"
+            )
+
+
 def _check_topic_key(key: str) -> None:
     if key not in TOPIC_CONFIGS:
         raise InvalidConfig(f"unknown topic config {key[:100]!r}; known are {', '.join(TOPIC_CONFIGS)}")

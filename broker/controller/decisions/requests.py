@@ -14,7 +14,7 @@ from ottla.broker.controller.decisions.actions import (
     WriteConfig,
 )
 from ottla.broker.controller.decisions.cluster import Cluster, Topic
-from ottla.broker.controller.decisions.configs import changed_broker_config, changed_config
+from ottla.broker.controller.decisions.configs import changed_broker_config, changed_config, check_segment_bytes
 from ottla.broker.controller.decisions.orders import Orders
 from ottla.broker.controller.decisions.placement import Racks, check_assignment, place
 from ottla.broker.controller.decisions.reassignment import Reassignment
@@ -47,11 +47,19 @@ from ottla.zk.znodes.uuids import uuid_from_text, uuid_to_text
 class Requests:
     """Requests of one term. Each method gives what is to be done, or raises why not."""
 
-    def __init__(self, controller_epoch: int, cluster: Cluster, orders: Orders, reassignment: Reassignment) -> None:
+    def __init__(
+        self,
+        controller_epoch: int,
+        cluster: Cluster,
+        orders: Orders,
+        reassignment: Reassignment,
+        segment_bytes_min: int,
+    ) -> None:
         self._epoch = controller_epoch
         self._cluster = cluster
         self._orders = orders
         self._reassignment = reassignment
+        self._segment_bytes_min = segment_bytes_min
 
     # --- topics ----------------------------------------------------------------------------------------------------------
 
@@ -70,6 +78,7 @@ class Requests:
         if new.topic_id:
             self._check_topic_id(new.topic_id)
         config = plain_topic_config(new.config)
+        check_segment_bytes({}, config, self._segment_bytes_min)
         replicas = dict(enumerate(map(tuple, self._assignment(new))))
         return [CreateTopic(new.name, TopicZnode(replicas, topic_id), self._first_states(replicas), config)]
 
@@ -117,18 +126,23 @@ class Requests:
     def replace_config(self, resource: ConfigReplacement) -> list[Action]:
         """Replace all settings."""
         if resource.resource_type == BROKER_RESOURCE:
-            self._settings_of(resource.name)
-            return [WriteBrokerConfig(resource.name, plain_broker_config(resource.config, resource.name))]
-        self._configured(resource)
-        return [WriteConfig(resource.name, plain_topic_config(resource.config))]
+            had, config = self._settings_of(resource.name), plain_broker_config(resource.config, resource.name)
+            return [WriteBrokerConfig(resource.name, self._checked(had, config))]
+        had, config = self._configured(resource).config, plain_topic_config(resource.config)
+        return [WriteConfig(resource.name, self._checked(had, config))]
 
     def alter_config(self, resource: ConfigAlteration) -> list[Action]:
         """Change some settings."""
         if resource.resource_type == BROKER_RESOURCE:
             had = self._settings_of(resource.name)
-            return [WriteBrokerConfig(resource.name, changed_broker_config(had, resource.changes, resource.name))]
-        topic = self._configured(resource)
-        return [WriteConfig(resource.name, changed_config(topic.config, resource.changes))]
+            config = changed_broker_config(had, resource.changes, resource.name)
+            return [WriteBrokerConfig(resource.name, self._checked(had, config))]
+        had = self._configured(resource).config
+        return [WriteConfig(resource.name, self._checked(had, changed_config(had, resource.changes)))]
+
+    def _checked(self, before: Mapping[str, str], after: dict[str, str]) -> dict[str, str]:
+        check_segment_bytes(before, after, self._segment_bytes_min)
+        return after
 
     def _configured(self, resource: ConfigReplacement | ConfigAlteration) -> Topic:
         if resource.resource_type != TOPIC_RESOURCE:

@@ -16,6 +16,7 @@ from ottla.broker.controller.decisions.orders import Orders
 from ottla.broker.controller.decisions.reassignment import Reassignment
 from ottla.broker.controller.decisions.requests import Requests
 from ottla.broker.controller.decisions.unreachable_leaders import replace_unreachable
+from ottla.broker.storage.log_config import SEGMENT_BYTES_MIN
 from ottla.wire.admin import ElectionType
 from ottla.wire.control import LeaderAndIsrRequest
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
@@ -38,13 +39,19 @@ __all__ = [
 class ControllerState:
     """One term of a controller."""
 
-    def __init__(self, controller_id: int, controller_epoch: int, default_min_insync: int = 1) -> None:
+    def __init__(
+        self,
+        controller_id: int,
+        controller_epoch: int,
+        default_min_insync: int = 1,
+        segment_bytes_min: int = SEGMENT_BYTES_MIN,
+    ) -> None:
         self._epoch = controller_epoch
         self._cluster = Cluster()
         self._leaders = Leaders(controller_epoch, self._cluster, default_min_insync)
         self._orders = Orders(controller_id, controller_epoch, self._cluster, self._leaders.must_not_hear)
         self._reassignment = Reassignment(self._cluster, self._leaders, self._orders)
-        self.requests = Requests(controller_epoch, self._cluster, self._orders, self._reassignment)
+        self.requests = Requests(controller_epoch, self._cluster, self._orders, self._reassignment, segment_bytes_min)
 
     @property
     def brokers(self) -> dict[int, Broker]:

@@ -35,6 +35,22 @@ async def test_setting_that_nobody_knows_takes_no_other_one_out_of_force(served:
     assert (config.retention_ms, config.segment_bytes) == (-1, 1024**3)
 
 
+async def test_stored_segments_smaller_than_requests_may_set_count_with_one_warning(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    for epoch in range(3):
+        await served.decide(segment_bytes="14", epoch=epoch)
+    assert served.partition().log.config.segment_bytes == 14
+    settings = BrokerSettings(BrokerConfig(broker_id=1))
+    for retention in ("1", "2"):
+        settings.take({ALL_BROKERS: {"log.segment.bytes": "14", "log.retention.ms": retention}})
+    assert settings.config.log_segment_bytes == 14
+    warned = [record.getMessage() for record in caplog.records if "segments are small" in record.message]
+    assert len(warned) == 2
+    assert "set_for=topic t segment_bytes=14" in warned[0]
+    assert "set_for=this broker" in warned[1]
+
+
 @pytest.mark.parametrize("text", WRITTEN)
 async def test_controller_elects_by_what_leaders_acknowledge_by(served: Served, text: str) -> None:
     """Of a topic. Were it more for the controller than for the leader, one that lacks acknowledged records could be elected."""

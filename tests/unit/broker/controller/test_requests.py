@@ -2,20 +2,30 @@
 
 import pytest
 
-from ottla.broker.controller.decisions.actions import WriteBrokerConfig
+from ottla.broker.controller.decisions.actions import WriteBrokerConfig, WriteConfig
 from ottla.broker.controller.decisions.cluster import Broker
 from ottla.broker.controller.decisions.state import ControllerState
-from ottla.wire.admin import BROKER_RESOURCE, ConfigAlteration, ConfigReplacement, NewTopic
-from ottla.wire.errors import InvalidRequest, StaleBrokerEpoch, TopicAlreadyExists, UnknownTopicId
+from ottla.broker.storage.log_config import SEGMENT_BYTES_MIN
+from ottla.wire.admin import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    ConfigAlteration,
+    ConfigChange,
+    ConfigOperation,
+    ConfigReplacement,
+    NewTopic,
+)
+from ottla.wire.errors import InvalidConfig, InvalidRequest, StaleBrokerEpoch, TopicAlreadyExists, UnknownTopicId
 from ottla.wire.messages import BrokerEndpoint
 from ottla.zk.metadata import LoadedTopic, VersionedState
 from ottla.zk.znodes.topics import PartitionStateZnode, TopicZnode
 
 
-def controller() -> ControllerState:
-    made = ControllerState(controller_id=9, controller_epoch=3)
+def controller(segment_bytes_min: int = SEGMENT_BYTES_MIN, **config: str) -> ControllerState:
+    made = ControllerState(controller_id=9, controller_epoch=3, segment_bytes_min=segment_bytes_min)
     state = VersionedState(PartitionStateZnode(1, 0, 1, (1,)), 0)
-    topic = LoadedTopic("orders", TopicZnode({0: (1,)}, "id-of-orders"), 0, {}, {0: state})
+    of_topic = {name.replace("_", "."): value for name, value in config.items()}
+    topic = LoadedTopic("orders", TopicZnode({0: (1,)}, "id-of-orders"), 0, of_topic, {0: state})
     made.loaded({1: Broker(BrokerEndpoint(1, "host", 9092), 4)}, [topic], [])
     return made
 
@@ -56,3 +66,41 @@ def test_settings_of_what_is_not_there_are_refused(kind: int, name: str) -> None
 def test_topic_that_is_only_to_be_validated_is_never_taken_for_one_that_was_created_before() -> None:
     with pytest.raises(TopicAlreadyExists):
         controller().requests.create_topic(NewTopic("orders", 1, 1, {}), "")
+
+
+SMALL = str(SEGMENT_BYTES_MIN - 1)
+
+
+@pytest.mark.parametrize("value", ["14", SMALL])
+def test_request_for_small_segments_is_refused_with_the_minimum(value: str) -> None:
+    requests = controller().requests
+    of_topic, of_brokers = {"segment.bytes": value}, {"log.segment.bytes": value}
+    change = [ConfigChange("segment.bytes", ConfigOperation.SET, value)]
+    change_of_brokers = [ConfigChange("log.segment.bytes", ConfigOperation.SET, value)]
+    for asked in (
+        lambda: requests.create_topic(NewTopic("new", 1, 1, of_topic), "id"),
+        lambda: requests.replace_config(ConfigReplacement(TOPIC_RESOURCE, "orders", of_topic)),
+        lambda: requests.alter_config(ConfigAlteration(TOPIC_RESOURCE, "orders", change)),
+        lambda: requests.replace_config(ConfigReplacement(BROKER_RESOURCE, "", of_brokers)),
+        lambda: requests.alter_config(ConfigAlteration(BROKER_RESOURCE, "1", change_of_brokers)),
+    ):
+        with pytest.raises(InvalidConfig, match=f"segment.bytes={value} .* at least {SEGMENT_BYTES_MIN}"):
+            asked()
+
+
+def test_small_segments_that_were_stored_before_hinder_no_other_change() -> None:
+    requests = controller(segment_bytes=SMALL).requests
+    kept = {"segment.bytes": SMALL, "retention.ms": "7"}
+    change = [ConfigChange("retention.ms", ConfigOperation.SET, "7")]
+    assert requests.alter_config(ConfigAlteration(TOPIC_RESOURCE, "orders", change)) == [WriteConfig("orders", kept)]
+    assert requests.replace_config(ConfigReplacement(TOPIC_RESOURCE, "orders", kept)) == [WriteConfig("orders", kept)]
+    with pytest.raises(InvalidConfig):
+        requests.replace_config(ConfigReplacement(TOPIC_RESOURCE, "orders", {"segment.bytes": "14"}))
+
+
+def test_operators_may_lower_the_smallest_segment() -> None:
+    requests = controller(segment_bytes_min=1000).requests
+    config = {"segment.bytes": "1000"}
+    assert requests.replace_config(ConfigReplacement(TOPIC_RESOURCE, "orders", config)) == [
+        WriteConfig("orders", config)
+    ]
