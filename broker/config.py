@@ -118,6 +118,11 @@ class BrokerConfig:
     min_insync_replicas: int = setting(
         1, "how many replicas must have a record before acks=all is answered", running=True
     )
+    leader_replication_throttled_rate: int = setting(
+        2**63 - 1, "stored and returned, but not enforced: Kafka's tools set it while they move replicas", running=True
+    )
+    follower_replication_throttled_rate: int = setting(2**63 - 1, "likewise", running=True)
+    replica_alter_log_dirs_io_max_bytes_per_second: int = setting(2**63 - 1, "likewise", running=True)
     replica_lag_time_max_ms: int = setting(10_000, "a follower that has not caught up for this long is out of sync")
     controlled_shutdown_max_retries: int = setting(
         3, "how often a broker that stops asks again to be relieved of what it leads, before it stops all the same"

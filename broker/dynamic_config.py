@@ -4,6 +4,7 @@ For all brokers, or for one of them: that counts more, and both count more than 
 writes them to ZooKeeper and tells every broker (decision 35); parts that want to hear of it are in ``on_changed``.
 """
 
+import difflib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -11,7 +12,9 @@ from typing import Any
 
 from ottla.broker.config import BrokerConfig, known_properties, property_name
 from ottla.broker.failed_listeners import FailedListeners
-from ottla.broker.storage.log_config import CONFIG_VALUE_MAX, TOPIC_CONFIGS, boolean, integer, warn_of_small_segments
+from ottla.broker.storage.config_kinds import INT_MAX, ConfigKind, ConfigValue, boolean, config_text, integer
+from ottla.broker.storage.log_config import warn_of_small_segments
+from ottla.broker.storage.topic_configs import DEFAULT_OF, TOPIC_CONFIGS, Use, parse_setting
 from ottla.wire.admin import ConfigEntry, ConfigSource, ConfigSynonym
 from ottla.wire.errors import ConfigError, InvalidConfig
 from ottla.wire.names import BROKER_ID_MAX, PARTITIONS_MAX
@@ -21,63 +24,59 @@ logger = logging.getLogger(__name__)
 ALL_BROKERS = ""
 """Kafka's name for what is set for all of them."""
 
-Parser = tuple[str, Callable[[str], int | bool | str]]
+THROTTLES = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
+"""Rates that Kafka's tools set while they move replicas: stored and returned, but not enforced."""
 
-DEFAULT_OF = {
-    "flush.policy": "log.flush.policy",
-    "index.interval.bytes": "log.index.interval.bytes",
-    "max.message.bytes": "message.max.bytes",
-    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
-    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
-    "message.timestamp.type": "log.message.timestamp.type",
-    "min.insync.replicas": "min.insync.replicas",
-    "retention.bytes": "log.retention.bytes",
-    "retention.ms": "log.retention.ms",
-    "segment.bytes": "log.segment.bytes",
-    "segment.ms": "log.roll.ms",
+NOT_ENFORCED = frozenset(THROTTLES) | {
+    name for name, setting in TOPIC_CONFIGS.items() if setting.use is Use.NOT_ENFORCED
 }
-"""A topic's settings, and those of brokers that count where a topic says nothing."""
+"""All settings of topics and brokers by which Kafka throttles replication, and Ottla does not."""
 
-CHANGEABLE: dict[str, Parser] = {
-    **{of_broker: TOPIC_CONFIGS[of_topic] for of_topic, of_broker in DEFAULT_OF.items()},
+CHANGEABLE: dict[str, ConfigKind] = {
+    **{of_broker: TOPIC_CONFIGS[of_topic].kind for of_topic, of_broker in DEFAULT_OF.items()},
     "auto.create.topics.enable": boolean(),
     "num.partitions": integer(1, PARTITIONS_MAX),
     "default.replication.factor": integer(1, 2**15 - 1),
-    "group.max.size": integer(1, 2**31 - 1),
-    "group.min.session.timeout.ms": integer(1, 2**31 - 1),
-    "group.max.session.timeout.ms": integer(1, 2**31 - 1),
-    "group.consumer.max.size": integer(1, 2**31 - 1),
-    "group.consumer.session.timeout.ms": integer(1, 2**31 - 1),
-    "group.consumer.heartbeat.interval.ms": integer(1, 2**31 - 1),
-    "offset.metadata.max.bytes": integer(0, 2**31 - 1),
-    "offsets.retention.minutes": integer(1, 2**31 - 1),
+    "group.max.size": integer(1, INT_MAX),
+    "group.min.session.timeout.ms": integer(1, INT_MAX),
+    "group.max.session.timeout.ms": integer(1, INT_MAX),
+    "group.consumer.max.size": integer(1, INT_MAX),
+    "group.consumer.session.timeout.ms": integer(1, INT_MAX),
+    "group.consumer.heartbeat.interval.ms": integer(1, INT_MAX),
+    **dict.fromkeys(THROTTLES, integer(0)),
+    "offset.metadata.max.bytes": integer(0, INT_MAX),
+    "offsets.retention.minutes": integer(1, INT_MAX),
 }
-"""Every setting that a running broker takes: what is allowed, in words, and the function that reads it."""
+"""Every setting that a running broker takes."""
 
 FOR_ALL_ONLY = frozenset({"min.insync.replicas"})
 """The controller elects by it and leaders acknowledge by it: they must mean the same."""
 
 
-def parse_broker_config(config: Mapping[str, str], name: str) -> dict[str, int | bool | str]:
+def parse_broker_config(config: Mapping[str, str], name: str) -> dict[str, ConfigValue]:
     """Read settings for a broker, or ALL_BROKERS; InvalidConfig names the first key or value that is not allowed."""
     return {key: _parse(key, text, name) for key, text in config.items()}
 
 
 def plain_broker_config(config: Mapping[str, str], name: str) -> dict[str, str]:
     """The same settings as they are stored: each in the one way in which its value is written."""
-    return {key: _text(value) for key, value in parse_broker_config(config, name).items()}
+    return {key: config_text(value) for key, value in parse_broker_config(config, name).items()}
 
 
-def check_changeable(key: str, name: str) -> Parser:
+def check_changeable(key: str, name: str) -> ConfigKind:
     """How it is read; raises if it cannot be changed, or not for ``name``."""
     if key not in CHANGEABLE:
         if key in known_properties():
             raise InvalidConfig(
                 f"{key} is read when a broker starts: set it in the broker's properties file and restart the broker"
             )
-        raise InvalidConfig(
-            f"unknown broker config {key[:100]!r}; while brokers run, {', '.join(CHANGEABLE)} can be changed"
-        )
+        near = difflib.get_close_matches(key[:100], CHANGEABLE)
+        hint = f"did you mean {' or '.join(near)}?" if near else "docs/configuration.md marks those that can be changed"
+        raise InvalidConfig(f"unknown broker config {key[:100]!r}; {hint}")
     if key in FOR_ALL_ONLY and name != ALL_BROKERS:
         raise InvalidConfig(
             f"{key} can be set for all brokers only: leaders and the controller must mean the same by it"
@@ -95,18 +94,8 @@ def is_broker_name(name: str) -> bool:
     )
 
 
-def _parse(key: str, text: str, name: str) -> int | bool | str:
-    allowed, parse = check_changeable(key, name)
-    if len(text) > CONFIG_VALUE_MAX:
-        raise InvalidConfig(f"broker config {key} has {len(text)} characters; allowed are {CONFIG_VALUE_MAX}")
-    try:
-        return parse(text.strip())
-    except (ValueError, KeyError, AttributeError):
-        raise InvalidConfig(f"broker config {key} = {text!r} is not allowed: it must be {allowed}") from None
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _parse(key: str, text: str, name: str) -> ConfigValue:
+    return parse_setting("broker config", key, text, check_changeable(key, name))
 
 
 class BrokerSettings:
@@ -183,8 +172,8 @@ class BrokerSettings:
             found.append(ConfigSynonym(key, self._of_all[key], ConfigSource.DYNAMIC_DEFAULT_BROKER))
         started_with = getattr(self._started_with, field.name)
         if started_with != field.default:
-            found.append(ConfigSynonym(key, _text(started_with), ConfigSource.BROKER))
-        found.append(ConfigSynonym(key, _text(field.default), ConfigSource.DEFAULT))
+            found.append(ConfigSynonym(key, config_text(started_with), ConfigSource.BROKER))
+        found.append(ConfigSynonym(key, config_text(field.default), ConfigSource.DEFAULT))
         return tuple(found)
 
     def _entry(self, field_name: str, *, secret: bool) -> ConfigEntry:

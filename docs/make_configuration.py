@@ -6,7 +6,7 @@ from typing import Any
 
 from ottla.broker.config import BrokerConfig, property_name
 from ottla.broker.dynamic_config import FOR_ALL_ONLY
-from ottla.broker.storage.log_config import TOPIC_CONFIGS
+from ottla.broker.storage.topic_configs import TOPIC_CONFIGS
 from ottla.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 
 PAGE = Path(__file__).with_name("configuration.md")
@@ -24,8 +24,15 @@ def page() -> str:
         "",
     ]
     lines += broker_table()
-    lines += ["", "## Topic", "", "| setting | allowed |", "|---|---|"]
-    lines += [f"| `{name}` | {allowed} |" for name, (allowed, _) in sorted(TOPIC_CONFIGS.items())]
+    lines += [
+        "",
+        "## Topic",
+        "",
+        "[kafka.md](kafka.md#topic-settings) says which of Kafka's settings are implemented.",
+        "",
+    ]
+    lines += ["| setting | what it is | allowed |", "|---|---|---|"]
+    lines += [f"| `{name}` | {one.text} | {one.kind.allowed} |" for name, one in sorted(TOPIC_CONFIGS.items())]
     shared = {field.name for field in fields(ClientConfig)}
     lines += ["", "## All clients", "", *table(ClientConfig)]
     for title, cls in (("Producer", ProducerConfig), ("Consumer", ConsumerConfig), ("Admin", AdminConfig)):

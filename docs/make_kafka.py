@@ -1,12 +1,12 @@
-"""Writes the table of apis in docs/kafka.md from the code: ``python docs/make_kafka.py``."""
+"""Writes the tables of apis and of topic settings in docs/kafka.md from the code: ``python docs/make_kafka.py``."""
 
 from pathlib import Path
 
+from ottla.broker.storage.topic_configs import TOPIC_CONFIGS
 from ottla.wire.kafka import fields, request_fields
 from ottla.wire.kafka.dialect import KafkaDialect
 
 PAGE = Path(__file__).with_name("kafka.md")
-BEGIN, END = "<!-- apis: made by docs/make_kafka.py -->\n", "<!-- end of apis -->\n"
 BY_HAND = {0: "Produce", 1: "Fetch"}
 
 
@@ -18,7 +18,7 @@ class _NoTopics:
         return None
 
 
-def table() -> str:
+def apis() -> str:
     names = {
         int(line.split()[0]): "".join(word.capitalize() for word in line.split()[1].split("_"))
         for line in request_fields.TABLE.splitlines()
@@ -32,10 +32,22 @@ def table() -> str:
     return "\n".join(rows) + "\n"
 
 
+def topic_settings() -> str:
+    rows = ["| setting | here | what it is | allowed | default |", "|---|---|---|---|---|"]
+    for name, one in TOPIC_CONFIGS.items():
+        default = f"`{one.broker_name}`" if one.default is None else f"`{one.default}`" if one.default else ""
+        rows.append(f"| `{name}` | {one.use} | {one.text} | {one.kind.allowed} | {default} |")
+    return "\n".join(rows) + "\n"
+
+
 def page() -> str:
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return before + BEGIN + "\n" + table() + "\n" + END + after
+    text = PAGE.read_text()
+    for name, table in (("apis", apis), ("topic settings", topic_settings)):
+        begin, end = f"<!-- {name}: made by docs/make_kafka.py -->\n", f"<!-- end of {name} -->\n"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = before + begin + "\n" + table() + "\n" + end + after
+    return text
 
 
 if __name__ == "__main__":

@@ -162,6 +162,21 @@ class ConfigSource(IntEnum):
     DEFAULT = 5
 
 
+class ConfigType(IntEnum):
+    """Kafka's numbers for the type of a setting's value."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
 class ConfigsToDescribe(Message):
     resource_type: int
     name: str

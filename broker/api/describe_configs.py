@@ -6,8 +6,8 @@ Any broker answers for topics, each for itself of its own.
 from collections.abc import Mapping
 
 from ottla.broker.cluster_view import ClusterView
-from ottla.broker.dynamic_config import DEFAULT_OF, BrokerSettings
-from ottla.broker.storage.log_config import TOPIC_CONFIGS
+from ottla.broker.dynamic_config import BrokerSettings
+from ottla.broker.storage.topic_configs import TOPIC_CONFIGS, TopicSetting
 from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.admin import (
@@ -23,16 +23,9 @@ from ottla.wire.admin import (
 )
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import NO_ERROR, BrokerNotAvailable, InvalidRequest, OttlaError, UnknownTopicOrPartition
-from ottla.wire.names import RECORD_FORMAT, RECORD_FORMAT_COLUMNAR, check_topic_name
+from ottla.wire.names import check_topic_name
 
 RESOURCES_MAX = 1_000
-
-WITHOUT_BROKER_SETTING = {
-    "cleanup.policy": "delete",
-    RECORD_FORMAT: RECORD_FORMAT_COLUMNAR,
-    "unclean.leader.election.enable": "false",
-}
-"""What a topic has where it says nothing, and no broker can say otherwise."""
 
 
 class DescribeConfigsHandler:
@@ -87,12 +80,17 @@ class DescribeConfigsHandler:
 
     def _entry(self, key: str, config: Mapping[str, str]) -> ConfigEntry:
         """A topic's own setting counts, then its broker's."""
-        if key in DEFAULT_OF:
-            known = self._settings.synonyms(DEFAULT_OF[key])
-        elif key in WITHOUT_BROKER_SETTING:
-            known = (ConfigSynonym(key, WITHOUT_BROKER_SETTING[key], ConfigSource.DEFAULT),)
-        else:
-            known = ()
+        known = self._of_broker(TOPIC_CONFIGS[key]) if key in TOPIC_CONFIGS else ()
         if key in config:
             known = (ConfigSynonym(key, config[key], ConfigSource.TOPIC), *known)
+        if not known:
+            return ConfigEntry(key, TOPIC_CONFIGS[key].default, ConfigSource.DEFAULT)
         return ConfigEntry(key, known[0].value, known[0].source, synonyms=known)
+
+    def _of_broker(self, setting: TopicSetting) -> tuple[ConfigSynonym, ...]:
+        """The broker's setting, by its own name; none if Kafka's brokers have none either."""
+        if setting.default is None:
+            return self._settings.synonyms(setting.broker_name)
+        if not setting.broker_name:
+            return ()
+        return (ConfigSynonym(setting.broker_name, setting.default, ConfigSource.DEFAULT),)

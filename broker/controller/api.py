@@ -1,9 +1,10 @@
 """The controller's api: what clients and brokers ask of it. Everything is done as an event of its loop, in turn."""
 
 import asyncio
+import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.broker.controller.decisions.actions import Action
@@ -13,8 +14,10 @@ from ottla.broker.controller.events import Cause, Events
 from ottla.broker.controller.executor import Executor
 from ottla.broker.controller.links import Links, OrderAnswers
 from ottla.broker.controller.removals import Removals
+from ottla.broker.dynamic_config import NOT_ENFORCED
 from ottla.wire.admin import (
     ConfigAlteration,
+    ConfigOperation,
     ConfigReplacement,
     ElectionType,
     NewPartitions,
@@ -24,6 +27,8 @@ from ottla.wire.admin import (
 from ottla.wire.errors import RequestTimedOut
 from ottla.wire.names import TopicPartition
 from ottla.zk.znodes.uuids import uuid_to_text
+
+logger = logging.getLogger(__name__)
 
 VERIFY_AGAIN_S = 1.0
 """All brokers are asked whether they reach a leader at most so often."""
@@ -51,6 +56,7 @@ class ControllerApi:
         self._removals = removals
         self._links = links
         self._verified_at: dict[int, float] = {}
+        self._warned_of_throttles = False
 
     # --- brokers -------------------------------------------------------------------------------------------------------
 
@@ -160,6 +166,7 @@ class ControllerApi:
             asked,
             validate_only=validate_only,
         )
+        self._warn_of_throttles(topic.config)
         return topic_id
 
     async def delete_topic(self, name: str, asked: Asked, *, topic_id: str = "") -> str:
@@ -195,11 +202,22 @@ class ControllerApi:
         """Replace all settings of a topic."""
         kind = f"settings of {new.name!r} replaced by {asked.by}"
         await self._change(kind, lambda: self._requests.replace_config(new), asked, validate_only=validate_only)
+        self._warn_of_throttles(new.config)
 
     async def alter_config(self, new: ConfigAlteration, asked: Asked, *, validate_only: bool = False) -> None:
         """Change some settings of a topic."""
         kind = f"settings of {new.name!r} changed by {asked.by}"
         await self._change(kind, lambda: self._requests.alter_config(new), asked, validate_only=validate_only)
+        self._warn_of_throttles(change.key for change in new.changes if change.operation != ConfigOperation.DELETE)
+
+    def _warn_of_throttles(self, keys: Iterable[str]) -> None:
+        """Once in a term: Kafka's tools set throttles whenever they move a replica."""
+        named = sorted(NOT_ENFORCED.intersection(keys))
+        if named and not self._warned_of_throttles:
+            self._warned_of_throttles = True
+            logger.warning(
+                "replication throttles are stored but not enforced: moves use all bandwidth settings=%s", named
+            )
 
     # --- inside --------------------------------------------------------------------------------------------------------
 

@@ -10,11 +10,13 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partition_events import PartitionEvents
 from ottla.broker.replication.replica_logs import ReplicaLogs
+from ottla.broker.storage.config_kinds import ConfigValue
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.data_folder.lost_partitions import Loss
 from ottla.broker.storage.disk_health import DiskShortage
 from ottla.broker.storage.log import Log
-from ottla.broker.storage.log_config import LogConfig, sensible_topic_config, warn_of_small_segments
+from ottla.broker.storage.log_config import LogConfig, warn_of_small_segments
+from ottla.broker.storage.topic_configs import sensible_topic_config
 from ottla.wire.control import PartitionState, StopReplicaPart, TopicConfig
 from ottla.wire.errors import (
     InconsistentTopicId,
@@ -54,7 +56,7 @@ class Partitions:
         self._events = events
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._configs: dict[str, TopicRules] = {}
-        self._topic_configs: dict[str, Mapping[str, int | bool | str]] = {}
+        self._topic_configs: dict[str, Mapping[str, ConfigValue]] = {}
         """What topics say themselves."""
         self._step_downs = 0
         self._told: dict[tuple[str, int], tuple[int, bool]] = {}
@@ -280,7 +282,7 @@ class Partitions:
             self._topic_configs[topic.topic] = parsed
         return self._rules_by(parsed)
 
-    def _rules_by(self, parsed: Mapping[str, int | bool | str]) -> "TopicRules":
+    def _rules_by(self, parsed: Mapping[str, ConfigValue]) -> "TopicRules":
         min_insync = int(parsed.get("min.insync.replicas", self._default_min_insync))
         return TopicRules(self._defaults.with_topic_config(parsed), min_insync)
 

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from ottla.local import LocalCluster
 from tests.compat.conftest import MakeTopic
 from tests.support.kafka_clients import WAIT_S, Confluent, Sent
 
@@ -73,6 +74,58 @@ def test_confluent_describes_and_alters_settings(admin: AdminClient, make_topic:
     nonsense = ConfigResource(ResourceType.TOPIC, topic, set_config={"retention.ms": "soon"})
     with pytest.raises(confluent_kafka.KafkaException, match="INVALID_CONFIG"):
         _result(admin.alter_configs([nonsense], request_timeout=WAIT_S))
+
+
+KAFKA_ONLY = {
+    "compression.type": "producer",
+    "delete.retention.ms": "86400000",
+    "flush.messages": "10000",
+    "min.cleanable.dirty.ratio": "0.3",
+    "preallocate": "true",
+    "segment.index.bytes": "1048576",
+    "segment.jitter.ms": "1000",
+}
+
+
+def test_topic_keeps_settings_of_kafka_that_brokers_ignore(admin: AdminClient, name: str) -> None:
+    _result(admin.create_topics([NewTopic(name, 1, 3, config=KAFKA_ONLY)], request_timeout=WAIT_S))
+    described = _result(admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)], request_timeout=WAIT_S))
+    assert {key: described[key].value for key in KAFKA_ONLY} == KAFKA_ONLY
+    refused = NewTopic(f"{name}-zstd", 1, 3, config={"compression.type": "zstd"})
+    with pytest.raises(confluent_kafka.KafkaException, match=r"set compression\.type of the producer"):
+        _result(admin.create_topics([refused], request_timeout=WAIT_S))
+
+
+def test_move_is_throttled_and_verified_as_kafkas_tool_does_it(
+    kafka_cluster: LocalCluster, admin: AdminClient, make_topic: MakeTopic
+) -> None:
+    """kafka-reassign-partitions: --execute --throttle sets and appends; --verify deletes, also what was never set."""
+    topic, replicas = make_topic(), "leader.replication.throttled.replicas"
+    rates = ["leader.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second"]
+
+    def alter(operation: AlterConfigOpType, value: str | None) -> None:
+        resources = [(ResourceType.TOPIC, topic, [replicas], value and "0:1")] + [
+            (ResourceType.BROKER, str(broker), rates, value) for broker in range(3)
+        ]
+        changed = [
+            ConfigResource(
+                kind, name, incremental_configs=[ConfigEntry(key, to, incremental_operation=operation) for key in keys]
+            )
+            for kind, name, keys, to in resources
+        ]
+        for one in changed:  # librdkafka takes one broker a request
+            _result(admin.incremental_alter_configs([one], request_timeout=WAIT_S))
+
+    alter(AlterConfigOpType.DELETE, None)
+    for _ in range(2):
+        alter(AlterConfigOpType.SET, "1000000")
+    assert _value(admin, ResourceType.TOPIC, topic, replicas).value == "0:1"
+    assert _value(admin, ResourceType.BROKER, "2", rates[0]).value == "1000000"
+    alter(AlterConfigOpType.DELETE, None)
+    assert _value(admin, ResourceType.TOPIC, topic, replicas).value == ""
+    assert _value(admin, ResourceType.BROKER, "2", rates[0]).is_default
+    logs = "".join(kafka_cluster.log_path(broker).read_text() for broker in range(3))
+    assert logs.count("replication throttles are stored but not enforced") == 1
 
 
 def test_confluent_describes_a_brokers_settings(admin: AdminClient) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla.broker.dynamic_config import ALL_BROKERS, CHANGEABLE
-from ottla.broker.storage.log_config import CONFIG_VALUE_MAX, sensible_topic_config
+from ottla.broker.storage.config_kinds import CONFIG_VALUE_MAX
+from ottla.broker.storage.topic_configs import sensible_topic_config
 from ottla.wire.control import PartitionState, SettingsTold, TopicConfig
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import NO_EPOCH, TopicPartition

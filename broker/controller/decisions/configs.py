@@ -2,18 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ottla.broker.dynamic_config import check_changeable, plain_broker_config
-from ottla.broker.storage.log_config import TOPIC_CONFIGS, plain_topic_config
-from ottla.wire.admin import ConfigChange, ConfigOperation
+from ottla.broker.dynamic_config import plain_broker_config
+from ottla.broker.storage.topic_configs import TOPIC_CONFIGS, plain_topic_config
+from ottla.wire.admin import ConfigChange, ConfigOperation, ConfigType
 from ottla.wire.errors import InvalidConfig, InvalidRequest
 
-LISTS = frozenset({"cleanup.policy"})
+LISTS = frozenset(name for name, setting in TOPIC_CONFIGS.items() if setting.kind.type is ConfigType.LIST)
 """Settings that are lists of words, with commas between them."""
 
 
 def changed_config(config: Mapping[str, str], changes: Sequence[ConfigChange]) -> dict[str, str]:
     """A topic's settings after these changes. Those not named stay, even where somebody wrote nonsense by other means."""
-    return _changed(config, changes, plain_topic_config, _check_topic_key)
+    return _changed(config, changes, plain_topic_config)
 
 
 def changed_broker_config(config: Mapping[str, str], changes: Sequence[ConfigChange], name: str) -> dict[str, str]:
@@ -22,10 +22,7 @@ def changed_broker_config(config: Mapping[str, str], changes: Sequence[ConfigCha
     def plain(one: Mapping[str, str]) -> dict[str, str]:
         return plain_broker_config(one, name)
 
-    def check(key: str) -> None:
-        check_changeable(key, name)
-
-    return _changed(config, changes, plain, check)
+    return _changed(config, changes, plain)
 
 
 def check_segment_bytes(before: Mapping[str, str], after: Mapping[str, str], minimum: int) -> None:
@@ -38,23 +35,17 @@ def check_segment_bytes(before: Mapping[str, str], after: Mapping[str, str], min
             )
 
 
-def _check_topic_key(key: str) -> None:
-    if key not in TOPIC_CONFIGS:
-        raise InvalidConfig(f"unknown topic config {key[:100]!r}; known are {', '.join(TOPIC_CONFIGS)}")
-
-
 def _changed(
     config: Mapping[str, str],
     changes: Sequence[ConfigChange],
     plain: Callable[[Mapping[str, str]], dict[str, str]],
-    check: Callable[[str], None],
 ) -> dict[str, str]:
     keys = [change.key for change in changes]
     if len(set(keys)) != len(keys):
         raise InvalidRequest("a setting is named more than once")
     after = dict(config)
     for change in changes:
-        value = _value(config, change, check)
+        value = _value(config, change)
         if value is None:
             after.pop(change.key, None)
         else:
@@ -62,12 +53,10 @@ def _changed(
     return after
 
 
-def _value(config: Mapping[str, str], change: ConfigChange, check: Callable[[str], None]) -> str | None:
+def _value(config: Mapping[str, str], change: ConfigChange) -> str | None:
     key = change.key
     if change.operation == ConfigOperation.DELETE:
-        if key not in config:
-            check(key)
-        return None
+        return None  # also of a setting that is not set or not known: Kafka's tools delete without looking
     if change.value is None:
         raise InvalidRequest(f"no value is given for {key[:100]!r}")
     if change.operation == ConfigOperation.SET:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from ottla.broker.storage.log_config import CONFIG_VALUE_MAX, TOPIC_CONFIGS
+from ottla.broker.storage.topic_configs import TOPIC_CONFIGS
 from ottla.wire.control import (
     LeaderAndIsrRequest,
     Order,
@@ -116,7 +116,7 @@ def _sendable(topic: TopicConfig) -> TopicConfig:
     if _topic_weight(topic) <= PIECE_BYTES // 8:
         return topic
     stripped = {key: topic.config[key].strip() for key in TOPIC_CONFIGS if key in topic.config}
-    config = {key: value for key, value in stripped.items() if len(value) <= CONFIG_VALUE_MAX}
+    config = {key: value for key, value in stripped.items() if len(value) <= TOPIC_CONFIGS[key].kind.length_max}
     return replace(topic, config=config)
 
 

@@ -19,7 +19,7 @@ from ottla.broker.controller.decisions.orders import Orders
 from ottla.broker.controller.decisions.placement import Racks, check_assignment, place
 from ottla.broker.controller.decisions.reassignment import Reassignment
 from ottla.broker.dynamic_config import ALL_BROKERS, is_broker_name, plain_broker_config
-from ottla.broker.storage.log_config import plain_topic_config
+from ottla.broker.storage.topic_configs import plain_topic_config
 from ottla.wire.admin import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.storage.log_config import parse_topic_config
+from ottla.broker.storage.topic_configs import parse_topic_config
 from ottla.wire.errors import InvalidConfig, InvalidTimestamp
 from tests.component.storage.conftest import MakeBatch, OpenLog
 

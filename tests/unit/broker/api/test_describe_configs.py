@@ -1,10 +1,10 @@
 """A topic's settings, and where each comes from."""
 
-from ottla.broker.api.describe_configs import WITHOUT_BROKER_SETTING, DescribeConfigsHandler
+from ottla.broker.api.describe_configs import DescribeConfigsHandler
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
-from ottla.broker.dynamic_config import DEFAULT_OF, BrokerSettings
-from ottla.broker.storage.log_config import TOPIC_CONFIGS, plain_topic_config
+from ottla.broker.dynamic_config import BrokerSettings
+from ottla.broker.storage.topic_configs import TOPIC_CONFIGS, plain_topic_config
 from ottla.wire.admin import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigSource, ConfigsToDescribe, ConfigSynonym
 from ottla.wire.control import TopicConfig, UpdateMetadataRequest
 from ottla.wire.errors import InvalidRequest, InvalidTopic, UnknownTopicOrPartition
@@ -26,10 +26,22 @@ def handler() -> DescribeConfigsHandler:
 
 
 def test_every_setting_has_a_default_that_a_topic_could_set() -> None:
-    assert DEFAULT_OF.keys() | WITHOUT_BROKER_SETTING.keys() == TOPIC_CONFIGS.keys()
     described = handler()._describe(ConfigsToDescribe(TOPIC_RESOURCE, "orders"))
-    defaults = {entry.key: entry.synonyms[-1].value for entry in described.entries if entry.key in TOPIC_CONFIGS}
+    defaults = {
+        entry.key: entry.synonyms[-1].value if entry.synonyms else str(entry.value)
+        for entry in described.entries
+        if entry.key in TOPIC_CONFIGS
+    }
     assert plain_topic_config(defaults) == defaults
+
+
+def test_synonyms_have_the_names_of_the_brokers_settings() -> None:
+    described = handler()._describe(ConfigsToDescribe(TOPIC_RESOURCE, "orders"))
+    names = {entry.key: [one.key for one in entry.synonyms] for entry in described.entries}
+    assert names["segment.ms"] == ["segment.ms", "log.roll.ms", "log.roll.ms", "log.roll.ms"]
+    assert names["cleanup.policy"] == ["log.cleanup.policy"]
+    assert names["delete.retention.ms"] == ["log.cleaner.delete.retention.ms"]
+    assert names["leader.replication.throttled.replicas"] == []
 
 
 def test_setting_comes_from_the_topic_or_the_broker_or_nobody() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.controller.decisions.pieces import PIECE_BYTES, in_pieces
-from ottla.broker.storage.log_config import CONFIG_VALUE_MAX, parse_topic_config, plain_topic_config
+from ottla.broker.storage.config_kinds import CONFIG_VALUE_MAX
+from ottla.broker.storage.topic_configs import parse_topic_config, plain_topic_config
 from ottla.wire.control import (
     LeaderAndIsrRequest,
     Order,
