@@ -15,7 +15,7 @@ from ottla.broker.failed_listeners import FailedListeners
 from ottla.broker.storage.config_kinds import INT_MAX, ConfigKind, ConfigValue, boolean, config_text, integer
 from ottla.broker.storage.log_config import warn_of_small_segments
 from ottla.broker.storage.topic_configs import DEFAULT_OF, TOPIC_CONFIGS, Use, parse_setting
-from ottla.wire.admin import ConfigEntry, ConfigSource, ConfigSynonym
+from ottla.wire.admin import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType
 from ottla.wire.errors import ConfigError, InvalidConfig
 from ottla.wire.names import BROKER_ID_MAX, PARTITIONS_MAX
 
@@ -158,7 +158,14 @@ class BrokerSettings:
         """What is set for all brokers while they run."""
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER
         return tuple(
-            ConfigEntry(key, text, source, synonyms=(ConfigSynonym(key, text, source),))
+            ConfigEntry(
+                key,
+                text,
+                source,
+                synonyms=(ConfigSynonym(key, text, source),),
+                config_type=_type_of(key),
+                documentation=_FIELDS[key].metadata["help"],
+            )
             for key, text in self._of_all.items()
         )
 
@@ -180,7 +187,25 @@ class BrokerSettings:
         key = property_name(field_name)
         known = self.synonyms(key)
         value = None if secret else known[0].value
-        return ConfigEntry(key, value, known[0].source, key not in CHANGEABLE, secret, () if secret else known)
+        return ConfigEntry(
+            key,
+            value,
+            known[0].source,
+            key not in CHANGEABLE,
+            secret,
+            () if secret else known,
+            _type_of(key),
+            _FIELDS[key].metadata["help"],
+        )
+
+
+def _type_of(key: str) -> ConfigType:
+    field = _FIELDS[key]
+    if key in CHANGEABLE:
+        return CHANGEABLE[key].type
+    if not field.repr:
+        return ConfigType.PASSWORD
+    return {bool: ConfigType.BOOLEAN, int: ConfigType.INT}.get(type(field.default), ConfigType.STRING)
 
 
 _FIELDS = {property_name(field.name): field for field in fields(BrokerConfig)}

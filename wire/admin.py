@@ -200,6 +200,9 @@ class ConfigEntry(Message):
     sensitive: bool = False
     synonyms: tuple[ConfigSynonym, ...] = ()
     """Where the value comes from, and what would count else: the first is the value's own."""
+    config_type: int = ConfigType.UNKNOWN
+    documentation: str | None = None
+    """None unless it was asked for."""
 
 
 class DescribedConfigs(Failure):
@@ -218,6 +221,7 @@ class DescribeConfigsRequest(Request):
     api = Api.DESCRIBE_CONFIGS
     response = DescribeConfigsResponse
     resources: list[ConfigsToDescribe]
+    documentation: bool = False
 
 
 # --- partitions --------------------------------------------------------------------------------------------------------

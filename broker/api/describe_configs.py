@@ -5,6 +5,8 @@ Any broker answers for topics, each for itself of its own.
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.dynamic_config import BrokerSettings
 from ottla.broker.storage.topic_configs import TOPIC_CONFIGS, TopicSetting
@@ -17,6 +19,7 @@ from ottla.wire.admin import (
     ConfigSource,
     ConfigsToDescribe,
     ConfigSynonym,
+    ConfigType,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribedConfigs,
@@ -43,13 +46,16 @@ class DescribeConfigsHandler:
             raise InvalidRequest(f"{len(request.resources)} resources in one request; at most {RESOURCES_MAX}")
         if not self._view.known:
             raise BrokerNotAvailable("this broker has just started and knows nothing of the cluster yet")
-        return Reply(DescribeConfigsResponse([self._describe(resource) for resource in request.resources]))
+        described = [self._describe(resource, request.documentation) for resource in request.resources]
+        return Reply(DescribeConfigsResponse(described))
 
-    def _describe(self, resource: ConfigsToDescribe) -> DescribedConfigs:
+    def _describe(self, resource: ConfigsToDescribe, with_documentation: bool = False) -> DescribedConfigs:
         try:
             entries = self._entries(resource)
         except OttlaError as error:
             return DescribedConfigs(error.code, str(error), resource.resource_type, resource.name)
+        if not with_documentation:
+            entries = tuple(replace(entry, documentation=None) for entry in entries)
         return DescribedConfigs(NO_ERROR, "", resource.resource_type, resource.name, entries)
 
     def _entries(self, resource: ConfigsToDescribe) -> tuple[ConfigEntry, ...]:
@@ -80,12 +86,14 @@ class DescribeConfigsHandler:
 
     def _entry(self, key: str, config: Mapping[str, str]) -> ConfigEntry:
         """A topic's own setting counts, then its broker's."""
-        known = self._of_broker(TOPIC_CONFIGS[key]) if key in TOPIC_CONFIGS else ()
+        setting = TOPIC_CONFIGS.get(key)
+        known = self._of_broker(setting) if setting is not None else ()
         if key in config:
             known = (ConfigSynonym(key, config[key], ConfigSource.TOPIC), *known)
-        if not known:
-            return ConfigEntry(key, TOPIC_CONFIGS[key].default, ConfigSource.DEFAULT)
-        return ConfigEntry(key, known[0].value, known[0].source, synonyms=known)
+        value = known[0].value if known else setting.default if setting is not None else None
+        source = known[0].source if known else ConfigSource.DEFAULT
+        kind, text = (setting.kind.type, setting.text) if setting is not None else (ConfigType.UNKNOWN, None)
+        return ConfigEntry(key, value, source, synonyms=known, config_type=kind, documentation=text)
 
     def _of_broker(self, setting: TopicSetting) -> tuple[ConfigSynonym, ...]:
         """The broker's setting, by its own name; none if Kafka's brokers have none either."""

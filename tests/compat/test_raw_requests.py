@@ -17,6 +17,7 @@ from tests.support.raw_kafka import HungUp, RawKafka
 PRODUCE, METADATA, OFFSET_FETCH, FIND_COORDINATOR = 0, 3, 9, 10
 JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE_GROUPS, API_VERSIONS = 11, 12, 13, 14, 15, 18
 DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER, DESCRIBE_PRODUCERS = 35, 60, 61
+DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER = 32, 35, 60
 
 
 def _address(cluster: LocalCluster, broker: int) -> str:
@@ -151,6 +152,27 @@ def test_who_looks_for_the_coordinator_of_a_transaction_is_told_why_there_is_non
         if version == 6:
             told = raw.ask(FIND_COORDINATOR, version, {"key_type": 2, "coordinator_keys": ["g:t:0"]})
             assert told["coordinators"][0]["error_code"] == 42, "share groups"
+@pytest.mark.parametrize("version", range(1, 5))
+def test_settings_are_described_with_types_documentation_and_the_brokers_names(
+    kafka_cluster: LocalCluster, make_topic: MakeTopic, version: int
+) -> None:
+    topic = make_topic(cleanup_policy="delete")
+    with RawKafka(_address(kafka_cluster, 0)) as raw:
+        resources = [
+            {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+            for kind, name, keys in ((2, topic, ["cleanup.policy"]), (4, "0", ["log.retention.ms"]))
+        ]
+        asked = {"resources": resources, "include_synonyms": True, "include_documentation": True}
+        of_topic, of_broker = (one["configs"][0] for one in raw.ask(DESCRIBE_CONFIGS, version, asked)["results"])
+        brief = raw.ask(DESCRIBE_CONFIGS, version, {**asked, "include_documentation": False})["results"][0]["configs"][
+            0
+        ]
+    assert [one["name"] for one in of_topic["synonyms"]] == ["cleanup.policy", "log.cleanup.policy"]
+    if version >= 3:
+        assert (of_topic["config_type"], of_broker["config_type"]) == (7, 5)
+        assert of_topic["documentation"]
+        assert of_broker["documentation"]
+        assert brief["documentation"] is None
 
 
 # --- groups ------------------------------------------------------------------------------------------------------------------

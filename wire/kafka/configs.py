@@ -36,7 +36,8 @@ def read_describe(asked: Asked) -> Read:
         )
         for one in asked.entity.resources
     ]
-    return Read(DescribeConfigsRequest(resources), asked.entity.include_synonyms)
+    documentation = bool(asked.get("include_documentation", False))
+    return Read(DescribeConfigsRequest(resources, documentation), asked.entity.include_synonyms)
 
 
 def write_describe(request: IncomingRequest, message: DescribeConfigsResponse) -> Values:
@@ -59,6 +60,8 @@ def _entry(entry: ConfigEntry, with_synonyms: bool) -> dict[str, Any]:
         "synonyms": [{"name": one.key, "value": one.value, "source": one.source} for one in entry.synonyms]
         if with_synonyms
         else [],
+        "config_type": entry.config_type,
+        "documentation": entry.documentation,
     }
 
 

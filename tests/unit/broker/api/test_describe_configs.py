@@ -5,9 +5,19 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
 from ottla.broker.dynamic_config import BrokerSettings
 from ottla.broker.storage.topic_configs import TOPIC_CONFIGS, plain_topic_config
-from ottla.wire.admin import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigSource, ConfigsToDescribe, ConfigSynonym
+from ottla.wire.admin import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    ConfigSource,
+    ConfigsToDescribe,
+    ConfigSynonym,
+    ConfigType,
+)
 from ottla.wire.control import TopicConfig, UpdateMetadataRequest
 from ottla.wire.errors import InvalidRequest, InvalidTopic, UnknownTopicOrPartition
+
+BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
+LONG, LIST, PASSWORD = ConfigType.LONG, ConfigType.LIST, ConfigType.PASSWORD
 
 
 def handler() -> DescribeConfigsHandler:
@@ -99,3 +109,26 @@ def test_what_is_set_for_one_broker_counts_more_than_for_all_and_that_more_than_
     assert {entry.key: entry.value for entry in of_all} == {"log.roll.ms": "8", "num.partitions": "5"}
     topic = {entry.key: entry for entry in asked._describe(ConfigsToDescribe(TOPIC_RESOURCE, "orders")).entries}
     assert [one.value for one in topic["segment.ms"].synonyms] == ["7", "9", "8", str(7 * 24 * 3600 * 1000)]
+
+
+def test_types_are_told_and_documentation_where_it_is_asked_for() -> None:
+    asked = handler()
+    for resource, name, types in [
+        (
+            TOPIC_RESOURCE,
+            "orders",
+            {"retention.ms": LONG, "segment.bytes": INT, "cleanup.policy": LIST, "preallocate": BOOLEAN},
+        ),
+        (
+            BROKER_RESOURCE,
+            "7",
+            {"log.dirs": STRING, "broker.id": INT, "log.retention.ms": LONG, "zookeeper.digest": PASSWORD},
+        ),
+        (BROKER_RESOURCE, "", {"log.roll.ms": LONG, "num.partitions": INT}),
+    ]:
+        described = {one.key: one for one in asked._describe(ConfigsToDescribe(resource, name), True).entries}
+        assert {key: described[key].config_type for key in types} == types
+        ours = described.keys() - {"written.by.others"}
+        assert all(described[key].config_type and described[key].documentation for key in ours)
+        plain = asked._describe(ConfigsToDescribe(resource, name)).entries
+        assert {one.documentation for one in plain} == {None}
