@@ -149,8 +149,11 @@ def _indexed(fd: int, folder: Path, base: int, offset: int) -> int:
     if low == 0:
         return 0
     relative, position = _INDEX_ENTRY.unpack_from(entries, (low - 1) * _INDEX_ENTRY.size)
-    head = os.pread(fd, 8, position)
-    return int(position) if head == (base + relative).to_bytes(8, "big") else 0
+    head = os.pread(fd, _GLANCE.size, position)
+    if len(head) < _GLANCE.size:
+        return 0
+    first, _, delta, _ = _GLANCE.unpack(head)
+    return int(position) if first + delta == base + relative else 0
 
 
 def read_batch(fd: int, place: Place) -> RecordBatch:

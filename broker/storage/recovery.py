@@ -198,7 +198,7 @@ def _check(window: memoryview, at: int, scan: _Scan, epochs: _EpochCheck) -> Bat
 
 
 def _take(scan: _Scan, header: BatchHeader) -> None:
-    scan.index.add(header.base_offset, scan.end, header.size, header.max_timestamp)
+    scan.index.add(header.last_offset, scan.end, header.size, header.max_timestamp)
     scan.next_offset = header.next_offset
     scan.end += header.size
 

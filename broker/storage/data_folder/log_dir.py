@@ -17,6 +17,7 @@ from ottla.broker.storage.data_folder.checkpoints import OffsetCheckpoint
 from ottla.broker.storage.data_folder.data_stamps import DataStamps
 from ottla.broker.storage.data_folder.folder_lock import FolderLock
 from ottla.broker.storage.data_folder.folder_names import FolderNames
+from ottla.broker.storage.data_folder.index_format import IndexFormat
 from ottla.broker.storage.data_folder.lost_partitions import Loss, Lost, LostPartitions
 from ottla.broker.storage.data_folder.meta_properties import FILE_NAME, claim_data_folder
 from ottla.broker.storage.data_folder.shutdown_marker import ShutdownMarker, current_boot_id
@@ -275,15 +276,16 @@ class LogDir:
         for path in self.folder.iterdir():
             if _DOOMED.fullmatch(path.name):
                 self.remove_folder(path)
-        found = _partition_folders(self.folder)
+        found, index_format = _partition_folders(self.folder), IndexFormat(self.folder)
         with ThreadPoolExecutor(RECOVERY_THREADS, "open-log") as threads:
             for partition, outcome in zip(
-                found, threads.map(lambda key: self._open_log(key, config_for), found), strict=True
+                found, threads.map(lambda key: self._open_log(key, config_for, index_format), found), strict=True
             ):
                 if isinstance(outcome, Log):
                     self.logs[partition] = outcome
                 elif outcome is not None:
                     self.failed[partition] = outcome
+        index_format.mark(len(found))
 
     def _compare_with_checkpoints(self) -> None:
         """Find partitions that have lost records, remember them, and let no checkpoint claim what is gone.
@@ -329,13 +331,16 @@ class LogDir:
             return True
         return not self._after_power_cut and log_end_offset < self._high_watermarks.offsets.get(partition, 0)
 
-    def _open_log(self, partition: TopicPartition, config_for: Callable[[str], LogConfig]) -> Log | str | None:
+    def _open_log(
+        self, partition: TopicPartition, config_for: Callable[[str], LogConfig], index_format: IndexFormat
+    ) -> Log | str | None:
         """None if the folder is nobody's: made just before a power cut, and empty."""
         folder = self.folder / str(partition)
         try:
             topic_id = read_topic_id(folder)
             if topic_id is None:
                 return "the folder does not tell its topic id" if holds_records(folder) else None
+            index_format.remove_old(folder)
             return Log.open(
                 folder,
                 topic_id,

@@ -4,8 +4,8 @@ In memory they are arrays, searched by bisection; on disk they are Kafka's own `
 position) and ``.timeindex`` (i64 timestamp, u32 relative offset). The files are disposable: whoever doubts one throws
 it away and reads the segment's batch headers again.
 
-An offset entry (offset, position) says: the batch that starts with that offset starts at that position. A time entry
-(timestamp, offset) says: no batch before that offset has a timestamp as large.
+An offset entry (offset, position) says: the batch that starts at that position ends with that offset. A time entry
+(timestamp, offset) says: the batch that ends with that offset has that timestamp, and none before it one as large.
 """
 
 import struct
@@ -19,6 +19,9 @@ TIME_ENTRY = struct.Struct(">qI")
 
 NO_TIMESTAMP: Final = -1
 
+NO_OFFSET: Final = -1
+"""The last offset of the batch with the largest timestamp, where there is no batch."""
+
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 """The farthest an offset may lie from its segment's base offset (index entries are 32 bits wide, Kafka's have a sign)."""
 
@@ -27,7 +30,7 @@ _SWAP = sys.byteorder == "little"
 
 
 class OffsetPosition(NamedTuple):
-    """A batch in a segment: the offset it starts with and its position in the file."""
+    """An offset of a batch, the first one or in index entries the last one, and where the batch starts in the file."""
 
     offset: int
     position: int
@@ -61,7 +64,7 @@ class SegmentIndex:
     def __init__(self, base_offset: int, interval_bytes: int) -> None:
         self.base_offset = base_offset
         self.max_timestamp = NO_TIMESTAMP
-        self.max_timestamp_offset = base_offset
+        self.max_timestamp_offset = NO_OFFSET
         self._interval_bytes = interval_bytes
         self._unindexed_bytes = 0
         self._offsets = array("I")
@@ -71,33 +74,33 @@ class SegmentIndex:
 
     @property
     def last_entry(self) -> OffsetPosition:
-        """The last batch that has an entry; the segment's start if none has."""
+        """The entry of the last batch that has one; the segment's start if none has."""
         if not self._offsets:
             return OffsetPosition(self.base_offset, 0)
         return OffsetPosition(self.base_offset + self._offsets[-1], self._positions[-1])
 
-    def add(self, offset: int, position: int, size: int, max_timestamp: int) -> None:
+    def add(self, last_offset: int, position: int, size: int, max_timestamp: int) -> None:
         """Take note of the next batch of the segment."""
-        if max_timestamp > self.max_timestamp:
+        if max_timestamp > self.max_timestamp or self.max_timestamp_offset == NO_OFFSET:
             self.max_timestamp = max_timestamp
-            self.max_timestamp_offset = offset
+            self.max_timestamp_offset = last_offset
         if self._unindexed_bytes > self._interval_bytes:
-            self._offsets.append(offset - self.base_offset)
+            self._offsets.append(last_offset - self.base_offset)
             self._positions.append(position)
             self._add_time()
             self._unindexed_bytes = 0
         self._unindexed_bytes += size
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The last indexed batch that starts at or before ``offset``."""
+        """The entry of the last indexed batch that ends at or before ``offset``."""
         return self._entry(bisect_right(self._offsets, offset - self.base_offset))
 
     def lookup_position(self, position: int) -> OffsetPosition:
-        """The last indexed batch that starts at or before ``position``."""
+        """The entry of the last indexed batch that starts at or before ``position``."""
         return self._entry(bisect_right(self._positions, position))
 
     def offset_for_time(self, timestamp: int) -> int:
-        """An offset before which no batch has a timestamp of ``timestamp`` or later."""
+        """An offset such that no batch that ends before it has a timestamp of ``timestamp`` or later."""
         number = bisect_right(self._times, timestamp)
         return self.base_offset + (self._time_offsets[number - 1] if number else 0)
 
@@ -113,14 +116,14 @@ class SegmentIndex:
         kept = bisect_right(self._time_offsets, relative - 1) if relative > 0 else 0
         del self._times[kept:], self._time_offsets[kept:]
         self.max_timestamp = self._times[-1] if self._times else NO_TIMESTAMP
-        self.max_timestamp_offset = self.base_offset + (self._time_offsets[-1] if self._time_offsets else 0)
+        self.max_timestamp_offset = self.base_offset + self._time_offsets[-1] if self._times else NO_OFFSET
         self._unindexed_bytes = 0
 
-    def resume(self, offset: int, position: int, size: int, max_timestamp: int) -> None:
+    def resume(self, last_offset: int, position: int, size: int, max_timestamp: int) -> None:
         """Take note of a batch at or past ``last_entry`` again: what the arrays do not tell about it."""
-        if max_timestamp > self.max_timestamp:
+        if max_timestamp > self.max_timestamp or self.max_timestamp_offset == NO_OFFSET:
             self.max_timestamp = max_timestamp
-            self.max_timestamp_offset = offset
+            self.max_timestamp_offset = last_offset
         self._unindexed_bytes = position + size - self.last_entry.position
 
     def finish(self) -> None:
@@ -159,7 +162,7 @@ class SegmentIndex:
         if segment_size and not times:
             raise ValueError("time index without its last entry")
         index.max_timestamp = index._times[-1] if times else NO_TIMESTAMP
-        index.max_timestamp_offset = base_offset + (index._time_offsets[-1] if times else 0)
+        index.max_timestamp_offset = base_offset + index._time_offsets[-1] if times else NO_OFFSET
         return index
 
     def _entry(self, number: int) -> OffsetPosition:
@@ -168,6 +171,8 @@ class SegmentIndex:
         return OffsetPosition(self.base_offset + self._offsets[number - 1], self._positions[number - 1])
 
     def _add_time(self) -> None:
+        if self.max_timestamp_offset == NO_OFFSET:
+            return
         if not self._times or self.max_timestamp > self._times[-1]:
             self._times.append(self.max_timestamp)
             self._time_offsets.append(self.max_timestamp_offset - self.base_offset)

@@ -149,7 +149,7 @@ class Segment:
             self.first_timestamp = batches[0].max_timestamp
         recent = self.recent
         for position, batch_size, base_offset, next_offset, max_timestamp in batches:
-            index.add(base_offset, size + position, batch_size, max_timestamp)
+            index.add(next_offset - 1, size + position, batch_size, max_timestamp)
             recent[base_offset] = size + position
             self.next_offset = next_offset
         while len(recent) > _RECENT_MAX:
@@ -281,31 +281,35 @@ class Segment:
         claimed = index.max_timestamp_offset
         try:
             for batch in self.walk(index.lookup(claimed).position):
-                if batch.base_offset >= claimed:
-                    return batch.base_offset == claimed and batch.max_timestamp == index.max_timestamp
+                if batch.next_offset > claimed:
+                    return batch.next_offset - 1 == claimed and batch.max_timestamp == index.max_timestamp
         except CorruptMessage:
             pass
         return False
 
-    def _checked(self, place: OffsetPosition) -> OffsetPosition:
-        # Nothing guards index files against bit rot, but an entry that lies points at no batch of that offset.
-        if place.position:
-            try:
-                honest = self.batch_at(place.position).base_offset == place.offset
-            except (CorruptMessage, StopIteration):
-                honest = False
-            if not honest:
-                self._index, self._index_saved = self._build_index(), False
-                return OffsetPosition(self.base_offset, 0)
-        return place
+    def _checked(self, entry: OffsetPosition) -> OffsetPosition:
+        """The first offset of the batch of an index entry, and where it starts.
+
+        Nothing guards index files against bit rot, but an entry that lies points at no batch that ends with its offset.
+        """
+        if not entry.position:
+            return OffsetPosition(self.base_offset, 0)
+        try:
+            batch = self.batch_at(entry.position)
+        except (CorruptMessage, StopIteration):
+            batch = None
+        if batch is None or batch.next_offset - 1 != entry.offset:
+            self._index, self._index_saved = self._build_index(), False
+            return OffsetPosition(self.base_offset, 0)
+        return OffsetPosition(batch.base_offset, entry.position)
 
     def _build_index(self) -> SegmentIndex:
         index = SegmentIndex(self.base_offset, self._interval_bytes)
         offset = self.base_offset
         try:
             for batch in self.walk(0):
-                index.add(offset, batch.position, batch.size, batch.max_timestamp)
                 offset += batch.next_offset - batch.base_offset
+                index.add(offset - 1, batch.position, batch.size, batch.max_timestamp)
         except CorruptMessage:
             pass  # what lies before can be found; whoever looks for the batch, or loads the segment, meets the damage itself
         return index
@@ -328,9 +332,9 @@ class Segment:
         for batch in self.walk(self._tail.position):
             if to_go_on:
                 self._check_tiles(batch, due)
-            index.resume(due, batch.position, batch.size, batch.max_timestamp)
             self._tail = OffsetPosition(due, batch.position)
             due += batch.next_offset - batch.base_offset
+            index.resume(due - 1, batch.position, batch.size, batch.max_timestamp)
         self.next_offset = due
         self.first_timestamp = self._find_first_timestamp()
 

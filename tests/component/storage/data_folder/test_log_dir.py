@@ -2,6 +2,7 @@
 
 import errno
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -9,14 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.storage.data_folder import index_format
+from ottla.broker.storage.data_folder.index_format import FORMAT_FILE
 from ottla.broker.storage.data_folder.log_dir import LogDir
 from ottla.broker.storage.log_config import LogConfig
+from ottla.wire.batch import BatchHeader, read_header
 from ottla.wire.errors import ConfigError, InconsistentTopicId, InvalidTopic, StorageError
 from ottla.wire.names import TopicPartition
+from ottla.wire.records import encode_batch
 from tests.support.machine import scaled
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b-c.d", 0)
-CONFIG = LogConfig(segment_bytes=300)
+CONFIG = LogConfig(segment_bytes=300, index_interval_bytes=100)
 
 OpenDir = Callable[..., LogDir]
 
@@ -355,3 +360,88 @@ def test_deletion_without_descriptors_for_its_fsync_is_a_deletion(open_dir, make
     log_dir.remove_folder(doomed)
     assert log_dir.logs == {}
     assert not log.folder.exists()
+
+
+# --- the form of indexes -------------------------------------------------------------------------------------------------
+
+
+def batches_of(segment: Path) -> dict[int, BatchHeader]:
+    """By position, with a batch of three records at each."""
+    data, found, position = segment.read_bytes(), {}, 0
+    while position < len(data):
+        found[position] = header = read_header(data, position)
+        position += header.size
+    return found
+
+
+def index_entries(folder: Path) -> list[tuple[int, int]]:
+    """As Kafka's DumpLogSegments checks them: the batch at each position ends with the offset of its entry."""
+    found = []
+    for path in sorted(folder.glob("*.index")):
+        batches, base = batches_of(path.with_suffix(".log")), int(path.stem)
+        entries = [(base + relative, position) for relative, position in struct.iter_unpack(">II", path.read_bytes())]
+        assert [batches[position].last_offset for _, position in entries] == [offset for offset, _ in entries]
+        times = list(struct.iter_unpack(">qI", path.with_suffix(".timeindex").read_bytes()))
+        ends = {(header.max_timestamp, header.last_offset) for header in batches.values()}
+        assert {(timestamp, base + relative) for timestamp, relative in times} <= ends
+        found += entries
+    return found
+
+
+def filled_with_threes(open_dir: OpenDir, batches: int = 9) -> LogDir:
+    log_dir = open_dir()
+    log = log_dir.create_log(A0, "id-1", CONFIG)
+    for number in range(batches):
+        log.append_as_leader(memoryview(bytearray(encode_batch([b"x"] * 3, timestamps=number))), 0, 0)
+    return log_dir
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_index_entries_are_the_last_offsets_of_batches_as_in_kafka(
+    open_dir: OpenDir, tmp_path: Path, clean: bool
+) -> None:
+    log_dir = filled_with_threes(open_dir)
+    log_dir.close() if clean else crash(log_dir)
+    if not clean:
+        open_dir().close()
+    entries = index_entries(tmp_path / str(A0))
+    assert len(entries) >= 3
+    assert all(offset % 3 == 2 for offset, _ in entries)
+
+
+def test_indexes_of_the_old_form_are_rebuilt_once(open_dir: OpenDir, tmp_path: Path) -> None:
+    """First offsets of batches; also where one of them could be taken for today's form."""
+    filled_with_threes(open_dir).close()
+    folder = tmp_path / str(A0)
+    entries = index_entries(folder)
+    for path in folder.glob("*.index"):
+        old = [(relative - 2, position) for relative, position in struct.iter_unpack(">II", path.read_bytes())]
+        path.write_bytes(b"".join(struct.pack(">II", *entry) for entry in old))
+    (tmp_path / FORMAT_FILE).unlink()
+    log_dir = open_dir()
+    for offset in range(27):
+        view, *_ = log_dir.logs[A0].read(offset, 1, up_to=27, at_least_one=True)
+        assert read_header(view).base_offset == offset - offset % 3
+    log_dir.close()
+    assert index_entries(folder) == entries
+    written = {path.name: path.stat().st_mtime_ns for path in folder.glob("*index")}
+    log_dir = open_dir()
+    log_dir.close()
+    assert {path.name: path.stat().st_mtime_ns for path in folder.glob("*index")} == written, "not built again"
+
+
+def test_full_disk_keeps_no_broker_from_starting_with_old_indexes(
+    open_dir: OpenDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled_with_threes(open_dir).close()
+    (tmp_path / FORMAT_FILE).unlink()
+
+    def no_room(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index_format, "replace_file", no_room)
+        open_dir().close()
+    assert not (tmp_path / FORMAT_FILE).exists()
+    open_dir().close()
+    assert (tmp_path / FORMAT_FILE).exists()

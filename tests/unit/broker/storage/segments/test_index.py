@@ -13,17 +13,18 @@ batch_lists = st.lists(st.tuples(st.integers(61, 500), st.integers(1, 9), st.int
 
 
 def build(base_offset, interval, batches):
-    """An index and the batches as (offset, position, size, timestamp)."""
+    """An index and the batches as (last offset, position, size, timestamp)."""
     index, placed, offset, position = SegmentIndex(base_offset, interval), [], base_offset, 0
     for size, count, timestamp in batches:
-        index.add(offset, position, size, timestamp)
-        placed.append((offset, position, size, timestamp))
+        last_offset = offset + count - 1
+        index.add(last_offset, position, size, timestamp)
+        placed.append((last_offset, position, size, timestamp))
         offset, position = offset + count, position + size
     return index, placed, position
 
 
 @given(batches=batch_lists, interval=st.sampled_from([0, 200, 1000]))
-def test_a_found_place_is_a_batch_at_or_before_what_was_asked(batches, interval):
+def test_a_found_entry_is_of_a_batch_that_ends_at_or_before_what_was_asked(batches, interval):
     index, placed, end = build(1000, interval, batches)
     starts = {(offset, position) for offset, position, _, _ in placed} | {(1000, 0)}
     for offset in range(1000, 1000 + 10):
@@ -54,7 +55,7 @@ def test_no_batch_before_the_offset_for_a_time_is_that_late(batches, interval, w
 def test_a_truncated_index_equals_one_that_never_knew_more(batches, interval, data):
     index, placed, _ = build(7, interval, batches)
     kept = data.draw(st.integers(0, len(batches)))
-    index.truncate(placed[kept][0] if kept < len(placed) else 10_000)
+    index.truncate(placed[kept - 1][0] + 1 if kept else 7)
     last = index.last_entry
     for offset, position, size, timestamp in placed[:kept]:
         if position >= last.position:
@@ -86,8 +87,8 @@ def test_entries_of_a_small_index_byte_for_byte():
     index.finish()
     assert index.last_entry == OffsetPosition(15, 300)
     assert index.encode() == (
-        bytes.fromhex("00000002 00000096 00000005 0000012c"),
-        bytes.fromhex("0000000000000009 00000002"),
+        bytes.fromhex("00000004 00000096 00000005 0000012c"),
+        bytes.fromhex("0000000000000009 00000004"),
     )
 
 
