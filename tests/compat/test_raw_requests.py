@@ -9,12 +9,14 @@ import confluent_kafka
 import pytest
 
 from ottla.local import LocalCluster
+from ottla.wire.batch import MAGIC_COLUMNS, MAGIC_KAFKA, Codec
+from ottla.wire.kafka.batches import batches_of
 from ottla.wire.records import encode_batch
 from tests.compat.conftest import MakeTopic
 from tests.support.kafka_clients import WAIT_S
 from tests.support.raw_kafka import HungUp, RawKafka
 
-PRODUCE, METADATA, OFFSET_FETCH, FIND_COORDINATOR = 0, 3, 9, 10
+PRODUCE, FETCH, METADATA, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 3, 9, 10
 JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE_GROUPS, API_VERSIONS = 11, 12, 13, 14, 15, 18
 DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER, DESCRIBE_PRODUCERS = 35, 60, 61
 DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER = 32, 35, 60
@@ -46,9 +48,11 @@ def _alive(raw: RawKafka) -> bool:
 # --- Produce -----------------------------------------------------------------------------------------------------------------
 
 
-def _records(topic: str, *partitions: int, acks: int = -1, transactional_id: str | None = None) -> dict[str, Any]:
-    batch = bytes(encode_batch([b"value"], timestamps=int(time.time() * 1000)))
-    parts = [{"index": partition, "records": batch} for partition in partitions]
+def _records(
+    topic: str, *partitions: int, acks: int = -1, transactional_id: str | None = None, batch: bytes = b""
+) -> dict[str, Any]:
+    default = bytes(encode_batch([b"value"], timestamps=int(time.time() * 1000)))
+    parts = [{"index": partition, "records": batch or default} for partition in partitions]
     data = [{"name": topic, "partition_data": parts}]
     return {"transactional_id": transactional_id, "acks": acks, "timeout": 5000, "topic_data": data}
 
@@ -94,6 +98,45 @@ def test_without_acks_a_refused_record_ends_the_connection(kafka_cluster: LocalC
         raw.send(PRODUCE, 7, _records(topic, 0, acks=0, transactional_id="of mine"))
         with pytest.raises(HungUp):
             raw.receive(PRODUCE, 7)
+
+
+@pytest.mark.parametrize("columnar", [False, True])
+def test_zstd_is_refused_to_versions_that_do_not_have_it(
+    kafka_cluster: LocalCluster, make_topic: MakeTopic, columnar: bool
+) -> None:
+    topic = make_topic(2)
+    address, _ = _leader(kafka_cluster, topic)
+    magic, now = MAGIC_COLUMNS if columnar else MAGIC_KAFKA, int(time.time() * 1000)
+    plain, zstd = (
+        bytes(encode_batch([b"value"] * 9, timestamps=now, codec=codec, magic=magic))
+        for codec in (Codec.NONE, Codec.ZSTD)
+    )
+
+    def produce(version: int, batch: bytes) -> tuple[int, int]:
+        (told,) = raw.ask(PRODUCE, version, _records(topic, 0, batch=batch))["responses"]
+        (one,) = told["partition_responses"]
+        return one["error_code"], one["base_offset"]
+
+    def fetch(version: int, offset: int) -> tuple[int, bytes]:
+        part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+        part |= {"log_start_offset": -1, "current_leader_epoch": -1}
+        asked: dict[str, Any] = {"replica_id": -1, "max_wait": 0, "min_bytes": 0, "max_bytes": 1 << 20}
+        asked |= {"isolation_level": 0, "session_id": 0, "session_epoch": -1, "forgotten_topics_data": []}
+        answer = raw.ask(FETCH, version, {**asked, "topics": [{"topic": topic, "partitions": [part]}]})
+        (told,) = answer["responses"][0]["partitions"]
+        return told["error_code"], told["records"] or b""
+
+    with RawKafka(address) as raw:
+        assert [produce(version, plain) for version in (3, 6, 7)] == [(0, 0), (0, 9), (0, 18)]
+        assert [produce(version, zstd) for version in (3, 6, 7)] == [(76, -1), (76, -1), (0, 27)]
+        for version in (4, 9):
+            error, before = fetch(version, 0)
+            assert (error, sum(1 for _ in batches_of(before))) == (0, 3)
+            assert fetch(version, 27) == (76, b"")
+        assert fetch(10, 27)[1]
+        raw.send(PRODUCE, 3, _records(topic, 0, acks=0, batch=zstd))
+        with pytest.raises(HungUp):
+            raw.receive(PRODUCE, 3)
 
 
 # --- the cluster -------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from ottla.wire.framing import FRAME_MAX, LENGTH
 from ottla.wire.kafka import fetch, produce, schemas
 from ottla.wire.kafka.api import Asked, error_values
 from ottla.wire.kafka.apis import APIS
-from ottla.wire.kafka.batches import any_columnar
+from ottla.wire.kafka.batches import FETCH_ZSTD_FROM, any_columnar, before_zstd
 from ottla.wire.kafka.primitives import INT16, INT32, Reader
 from ottla.wire.kafka.refused import REFUSED, refusal
 from ottla.wire.kafka.topic_ids import TopicIds
@@ -112,8 +112,11 @@ class KafkaDialect:
 
     def _read_produce(self, reader: Reader, version: int, correlation_id: int, client_id: str) -> IncomingRequest:
         message, records, context = produce.read_produce(version, reader, self._topics)
-        if context.unknown and message.acks == ACKS_NONE:
-            raise InvalidRequest("records for a topic id that nobody knows, and no answer is wanted")
+        if (context.unknown or context.refused) and message.acks == ACKS_NONE:
+            why = (
+                "for a topic id that nobody knows" if context.unknown else "of a codec that this version does not have"
+            )
+            raise InvalidRequest(f"records {why}, and no answer is wanted")
         return IncomingRequest(self, _PRODUCE, version, correlation_id, client_id, message, records, context)
 
     @staticmethod
@@ -162,7 +165,12 @@ class KafkaDialect:
             share = min(left, CONVERTED_MAX // len(filled))
             try:
                 records[number], weight = self._convert(part.topic, part.partition, views[number], share)
-            except OttlaError as error:  # a damaged batch is an error of its partition only
+                if request.version < FETCH_ZSTD_FROM:
+                    records[number] = before_zstd(records[number])
+            except (
+                OttlaError
+            ) as error:  # a damaged batch is an error of its partition only, and so is one of an unknown codec
+                records[number] = []
                 part.error_code, part.error_message = error.code, str(error)
                 continue
             left -= weight

@@ -7,7 +7,8 @@ that the broker knows no compression (KAFKA-18659).
 from typing import Final
 
 from ottla.wire.batch import Buffer
-from ottla.wire.errors import NO_ERROR, OttlaError, UnknownTopicId
+from ottla.wire.errors import NO_ERROR, OttlaError, UnknownTopicId, UnsupportedCompressionType
+from ottla.wire.kafka.batches import PRODUCE_ZSTD_FROM, has_zstd
 from ottla.wire.kafka.primitives import INT16, INT32, INT64, Reader, add_count, add_text, add_uvarint
 from ottla.wire.kafka.topic_ids import TopicIds, to_bytes, to_text
 from ottla.wire.names import NO_LEADER
@@ -27,13 +28,14 @@ _EMPTY = memoryview(b"")
 
 
 class ProduceContext:
-    """What the answer needs of the request: ids of topics that are named by id, and those that nobody knows."""
+    """What the answer needs of the request: ids of topics that are named by id, those that nobody knows, and refused parts."""
 
-    __slots__ = ("ids", "unknown")
+    __slots__ = ("ids", "refused", "unknown")
 
     def __init__(self) -> None:
         self.ids: dict[str, bytes] = {}
         self.unknown: list[tuple[bytes, int]] = []
+        self.refused: list[ProducePartResult] = []
 
 
 def read_produce(
@@ -62,6 +64,9 @@ def read_produce(
                 context.unknown.append((topic_id, partition))
                 continue
             records = _EMPTY if records is None else records
+            if version < PRODUCE_ZSTD_FROM and has_zstd(records):
+                context.refused.append(_refused_zstd(name, partition))
+                continue
             parts.append(ProducePart(name, partition, len(records)))
             attachments.append(records)
         reader.tags()
@@ -75,6 +80,11 @@ def read_produce(
     return message, attachments, context
 
 
+def _refused_zstd(topic: str, partition: int) -> ProducePartResult:
+    why = f"records are compressed with zstd, which Produce has from version {PRODUCE_ZSTD_FROM} on"
+    return ProducePartResult(UnsupportedCompressionType.code, why, topic, partition)
+
+
 def failed_produce(request: ProduceRequest, error: OttlaError) -> ProduceResponse:
     """The answer where the request failed as a whole: each of its parts has."""
     return ProduceResponse(
@@ -86,7 +96,7 @@ def write_produce(version: int, response: ProduceResponse, context: ProduceConte
     flexible = version >= FLEXIBLE_FROM
     out = bytearray()
     by_topic: dict[str, list[ProducePartResult]] = {}
-    for part in response.parts:
+    for part in (*response.parts, *context.refused):
         by_topic.setdefault(part.topic, []).append(part)
     unknown: dict[bytes, list[ProducePartResult]] = {}
     for topic_id, partition in context.unknown:

@@ -8,6 +8,7 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
+from ottla.wire.batch import Codec
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import (
     FetchSessionIdNotFound,
@@ -17,6 +18,7 @@ from ottla.wire.errors import (
     OttlaError,
 )
 from ottla.wire.kafka import fetch, produce
+from ottla.wire.kafka.batches import has_zstd
 from ottla.wire.kafka.topic_ids import to_text
 from ottla.wire.requests import (
     FetchDrop,
@@ -229,3 +231,12 @@ def test_an_id_that_no_topic_has_is_asked_for_all_the_same() -> None:
     answer = _answer(1, 16, DIALECT.encode_response(request, NumberedFetchResponse([refused])))
     assert answer["responses"][0]["topic_id"] == STRANGE
     assert answer["responses"][0]["partitions"][0]["error_code"] == 100
+
+
+@pytest.mark.parametrize("length", [-13, -12, -1, 0, 48, 2**31 - 1])
+def test_impossible_batch_length_ends_the_search_for_zstd(length: int) -> None:
+    records = bytearray(200)
+    records[8:12] = length.to_bytes(4, "big", signed=True)
+    assert not has_zstd(records)
+    records[22] = Codec.ZSTD
+    assert has_zstd(records)
