@@ -76,6 +76,17 @@ def test_confluent_describes_and_alters_settings(admin: AdminClient, make_topic:
         _result(admin.alter_configs([nonsense], request_timeout=WAIT_S))
 
 
+def test_confluent_reads_authorized_operations(admin: AdminClient, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    options = {"include_authorized_operations": True, "request_timeout": WAIT_S}
+    described = _result(admin.describe_topics(TopicCollection([topic]), **options))
+    assert {one.name for one in described.authorized_operations} == {
+        "READ", "WRITE", "CREATE", "DESCRIBE", "DELETE", "ALTER", "DESCRIBE_CONFIGS", "ALTER_CONFIGS",
+    }  # fmt: skip
+    cluster = admin.describe_cluster(**options).result(WAIT_S)
+    assert len(cluster.authorized_operations) == 7
+
+
 KAFKA_ONLY = {
     "compression.type": "producer",
     "delete.retention.ms": "86400000",

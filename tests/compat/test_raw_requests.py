@@ -20,6 +20,7 @@ PRODUCE, FETCH, METADATA, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 3, 9, 10
 JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE_GROUPS, API_VERSIONS = 11, 12, 13, 14, 15, 18
 DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER, DESCRIBE_PRODUCERS = 35, 60, 61
 DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER = 32, 35, 60
+DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS = 32, 35, 60, 75
 
 
 def _address(cluster: LocalCluster, broker: int) -> str:
@@ -151,6 +152,40 @@ def test_endpoints_are_brokers(kafka_cluster: LocalCluster, version: int, kind: 
         assert (answer["error_code"], len(answer["brokers"])) == (error, 0 if error else 3)
         assert (answer["error_message"] is None) == (error == 0)
         assert _alive(raw)
+
+
+CLUSTER_BITS, TOPIC_BITS, GROUP_BITS, NOT_ASKED = 8096, 3576, 3400, -(2**31)
+"""What Kafka's brokers answer without an authorizer."""
+
+
+@pytest.mark.parametrize("asked_for", [True, False])
+def test_operations_are_authorized_as_by_kafka_without_an_authorizer(
+    kafka_cluster: LocalCluster, make_topic: MakeTopic, name: str, asked_for: bool
+) -> None:
+    topic = make_topic()
+    of_cluster, of_topic, of_group = (
+        (CLUSTER_BITS, TOPIC_BITS, GROUP_BITS) if asked_for else (NOT_ASKED, NOT_ASKED, NOT_ASKED)
+    )
+    names = [{"topic_id": None, "name": one} for one in (topic, f"{topic}-not-there")]
+    asked = {"topics": names, "allow_auto_topic_creation": False, "include_topic_authorized_operations": asked_for}
+    with RawKafka(_address(kafka_cluster, 0)) as raw:
+        for version in (8, 10, 12):
+            answer = raw.ask(METADATA, version, {**asked, "include_cluster_authorized_operations": asked_for})
+            assert {one["topic_authorized_operations"] for one in answer["topics"] if not one["error_code"]} == {
+                of_topic
+            }
+            assert {one["topic_authorized_operations"] for one in answer["topics"] if one["error_code"]} == {NOT_ASKED}
+            assert version > 10 or answer["cluster_authorized_operations"] == of_cluster
+        described = {"endpoint_type": 1, "include_fenced_brokers": False}
+        answer = raw.ask(DESCRIBE_CLUSTER, 1, {**described, "include_cluster_authorized_operations": asked_for})
+        assert answer["cluster_authorized_operations"] == of_cluster
+        partitions = {"topics": [{"name": topic}], "response_partition_limit": 9, "cursor": None}
+        (told,) = raw.ask(DESCRIBE_TOPIC_PARTITIONS, 0, partitions)["topics"]
+        assert told["topic_authorized_operations"] == TOPIC_BITS, "this request has no field to ask for it"
+    with RawKafka(_address(kafka_cluster, _coordinator(kafka_cluster, name))) as raw:
+        groups = {"groups": [name], "include_authorized_operations": asked_for}
+        told = [raw.ask(DESCRIBE_GROUPS, version, groups)["groups"][0] for version in (3, 5, 6)]
+        assert [one["authorized_operations"] for one in told] == [of_group, of_group, NOT_ASKED], "the last is an error"
 
 
 @pytest.mark.parametrize("version", [1, 4, 5])

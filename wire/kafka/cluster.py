@@ -1,6 +1,6 @@
 """ApiVersions, Metadata and its later forms, FindCoordinator: whom to ask what."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import (
@@ -15,6 +15,7 @@ from ottla.wire.errors import (
 )
 from ottla.wire.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.kafka.api import Asked, KafkaApi, Read, error_values, failed_at_top
+from ottla.wire.kafka.operations import NOT_ASKED, OF_CLUSTER, OF_TOPIC
 from ottla.wire.kafka.schemas import Values
 from ottla.wire.kafka.topic_ids import to_bytes, to_text
 from ottla.wire.messages import Api
@@ -61,14 +62,25 @@ def write_api_versions(request: IncomingRequest, message: ApiVersionsResponse) -
 # --- Metadata ------------------------------------------------------------------------------------------------------------
 
 
+class MetadataContext(NamedTuple):
+    """What an answer needs of the request beside the metadata."""
+
+    unknown: tuple[bytes, ...] = ()
+    """Ids that no topic is known to have."""
+    operations_of_topics: bool = False
+    operations_of_cluster: bool = False
+
+
 def read_metadata(asked: Asked) -> Read:
     """Topics by name or by id; null asks for all, and so does an empty list in version 0.
 
     Where there is an id, it counts: Kafka's Java admin sends an empty name beside it, not null.
     """
     topics = asked.entity.topics
+    of_topics = bool(asked.get("include_topic_authorized_operations", False))
+    of_cluster = bool(asked.get("include_cluster_authorized_operations", False))
     if topics is None or (not topics and asked.version == 0):
-        return Read(MetadataRequest(None), [])
+        return Read(MetadataRequest(None), MetadataContext((), of_topics, of_cluster))
     names: list[str] = []
     unknown: list[bytes] = []
     for topic in topics:
@@ -81,15 +93,20 @@ def read_metadata(asked: Asked) -> Read:
                 continue
         names.append(name or "")
     create = bool(asked.get("allow_auto_topic_creation", True))
-    return Read(MetadataRequest(names, auto_create=create), unknown)
+    return Read(MetadataRequest(names, auto_create=create), MetadataContext(tuple(unknown), of_topics, of_cluster))
 
 
 def write_metadata(request: IncomingRequest, message: MetadataResponse) -> Values:
     alive = {broker.id for broker in message.brokers}
+    context: MetadataContext = request.context or MetadataContext()
+    topics = [_topic(topic, alive) for topic in message.topics]
+    for topic in topics if context.operations_of_topics else ():
+        if topic["error_code"] == NO_ERROR:
+            topic["topic_authorized_operations"] = OF_TOPIC
     no_name = None if request.version >= NULL_NAMES_FROM else ""
     unknown = [
         {"error_code": UnknownTopicId.code, "name": no_name, "topic_id": topic_id, "partitions": []}
-        for topic_id in request.context or []
+        for topic_id in context.unknown
     ]
     return {
         "brokers": [
@@ -98,7 +115,8 @@ def write_metadata(request: IncomingRequest, message: MetadataResponse) -> Value
         ],
         "cluster_id": message.cluster_id,
         "controller_id": message.controller if message.controller in alive else NO_LEADER,
-        "topics": [_topic(topic, alive) for topic in message.topics] + unknown,
+        "topics": topics + unknown,
+        "cluster_authorized_operations": OF_CLUSTER if context.operations_of_cluster else NOT_ASKED,
     }
 
 
@@ -138,11 +156,12 @@ def failed_metadata(request: IncomingRequest, error: OttlaError) -> Values:
 
 
 def read_describe_cluster(asked: Asked) -> Read:
-    return Read(MetadataRequest([]), asked.get("endpoint_type", BROKERS))
+    with_operations = bool(asked.entity.include_cluster_authorized_operations)
+    return Read(MetadataRequest([]), (asked.get("endpoint_type", BROKERS), with_operations))
 
 
 def write_describe_cluster(request: IncomingRequest, message: MetadataResponse) -> Values:
-    endpoint_type = request.context
+    endpoint_type, with_operations = request.context
     if endpoint_type != BROKERS:
         refusal = MismatchedEndpointType if endpoint_type == CONTROLLERS else UnsupportedEndpointType
         why = (
@@ -156,6 +175,7 @@ def write_describe_cluster(request: IncomingRequest, message: MetadataResponse) 
             {"broker_id": broker.id, "host": broker.host, "port": broker.port, "rack": broker.rack}
             for broker in message.brokers
         ],
+        "cluster_authorized_operations": OF_CLUSTER if with_operations else NOT_ASKED,
     }
 
 
@@ -179,6 +199,8 @@ def write_describe_topics(request: IncomingRequest, message: MetadataResponse) -
         values["partitions"] = [partition | NO_ELIGIBLE_LEADERS for partition in values["partitions"]]
         begin = first_partition if topic.name == first_topic else 0
         values["partitions"] = values["partitions"][begin : begin + room]
+        if topic.error_code == NO_ERROR:
+            values["topic_authorized_operations"] = OF_TOPIC  # always: the request has no field to ask for it
         told.append(values)
         room -= len(values["partitions"])
         end = begin + len(values["partitions"])

@@ -15,6 +15,7 @@ from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import NO_ERROR, OttlaError
 from ottla.wire.kafka.api import Asked, KafkaApi, Read, error_values, failed_at_top
 from ottla.wire.kafka.groups import host_of
+from ottla.wire.kafka.operations import NOT_ASKED, OF_GROUP
 from ottla.wire.kafka.primitives import NO_UUID
 from ottla.wire.kafka.schemas import Values
 from ottla.wire.kafka.topic_ids import to_bytes, to_text
@@ -70,7 +71,8 @@ def write_heartbeat(request: IncomingRequest, message: ConsumerGroupHeartbeatRes
 
 
 def read_describe(asked: Asked) -> Read:
-    return Read(ConsumerGroupDescribeRequest(list(asked.entity.group_ids)))
+    with_operations = bool(asked.entity.include_authorized_operations)
+    return Read(ConsumerGroupDescribeRequest(list(asked.entity.group_ids)), with_operations)
 
 
 def write_describe(request: IncomingRequest, message: ConsumerGroupDescribeResponse) -> Values:
@@ -85,6 +87,7 @@ def write_describe(request: IncomingRequest, message: ConsumerGroupDescribeRespo
                 "assignment_epoch": group.assignment_epoch,
                 "assignor_name": group.assignor,
                 "members": [_member(member) for member in group.members],
+                "authorized_operations": OF_GROUP if request.context and group.error_code == NO_ERROR else NOT_ASKED,
             }
             for group in message.groups
         ]

@@ -141,7 +141,7 @@ class KafkaDialect:
         return self._frame(request, [schemas.write_response(request.api, request.version, values)])
 
     def _metadata(self, request: IncomingRequest, message: Message) -> bytes:
-        key = self._written.key(request.version, request.context or (), message)
+        key = self._written.key(request.version, request.context, message)
         found = self._written.find(key)
         if found is None:
             values = APIS[request.api].write(request, message)

@@ -26,6 +26,7 @@ from ottla.wire.groups import (
     SyncGroupResponse,
 )
 from ottla.wire.kafka.api import Asked, KafkaApi, Read, error_values, failed_at_top
+from ottla.wire.kafka.operations import OF_GROUP
 from ottla.wire.kafka.schemas import Values
 from ottla.wire.messages import Api
 
@@ -144,7 +145,8 @@ DEAD_IS_UNKNOWN_FROM = 6
 
 
 def read_describe(asked: Asked) -> Read:
-    return Read(DescribeGroupsRequest(list(asked.entity.groups), classic_only=True))
+    with_operations = bool(asked.get("include_authorized_operations", False))
+    return Read(DescribeGroupsRequest(list(asked.entity.groups), classic_only=True), with_operations)
 
 
 def write_describe(request: IncomingRequest, message: DescribeGroupsResponse) -> Values:
@@ -153,6 +155,8 @@ def write_describe(request: IncomingRequest, message: DescribeGroupsResponse) ->
     for group in told:
         if request.version < DEAD_IS_UNKNOWN_FROM and group["error_code"] == GroupIdNotFound.code:
             group |= {"error_code": NO_ERROR, "group_state": "Dead"}
+        if request.context and group["error_code"] == NO_ERROR:
+            group["authorized_operations"] = OF_GROUP
     return {"groups": told}
 
 

@@ -3,7 +3,7 @@
 Metadata is asked for again and again and changes seldom: writing it costs far more than seeing that it is the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable
 from typing import Final
 
 import msgspec
@@ -16,7 +16,7 @@ KEPT_BYTES: Final = 8 * 1024 * 1024
 ANSWER_BYTES: Final = KEPT_BYTES // 8
 """A larger one is not kept: a few of them would throw out all others."""
 
-Key = tuple[int, tuple[bytes, ...], bytes]
+Key = tuple[int, Hashable, bytes]
 
 _SNAPSHOT: Final = msgspec.msgpack.Encoder()
 
@@ -32,9 +32,9 @@ class WrittenAnswers:
     def __len__(self) -> int:
         return len(self._answers)
 
-    def key(self, version: int, unknown: Sequence[bytes], message: Message) -> Key:
+    def key(self, version: int, context: Hashable, message: Message) -> Key:
         """All that an answer depends on, as it is now: what ``message`` is made of may change later, in place."""
-        return version, tuple(unknown), _SNAPSHOT.encode(message)
+        return version, context, _SNAPSHOT.encode(message)
 
     def find(self, key: Key) -> bytes | None:
         found = self._answers.pop(key, None)
@@ -53,4 +53,4 @@ class WrittenAnswers:
 
 
 def _size(key: Key, answer: bytes) -> int:
-    return len(key[2]) + 16 * len(key[1]) + len(answer)
+    return len(key[2]) + len(repr(key[1])) + len(answer)

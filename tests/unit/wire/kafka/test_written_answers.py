@@ -9,6 +9,7 @@ from kio.serial import entity_reader
 from ottla.broker.cluster_view import DEPARTED_S, ClusterView
 from ottla.wire.control import PartitionState, TopicConfig, UpdateMetadataRequest
 from ottla.wire.dialect import IncomingRequest
+from ottla.wire.kafka.cluster import MetadataContext
 from ottla.wire.kafka.dialect import KafkaDialect
 from ottla.wire.kafka.topic_ids import to_text
 from ottla.wire.kafka.written_answers import ANSWER_BYTES, WrittenAnswers
@@ -40,7 +41,9 @@ class Cluster:
         self.view.update(UpdateMetadataRequest(1, 1, 1, not self.view.known, live, topics, states, [], self.version))
 
     def bytes_of(self, version: int = 12, unknown: tuple[bytes, ...] = (), listener: str = "X") -> bytes:
-        request = IncomingRequest(self.dialect, 3, version, 7, "c", MetadataRequest(["t"]), [], list(unknown))
+        request = IncomingRequest(
+            self.dialect, 3, version, 7, "c", MetadataRequest(["t"]), [], MetadataContext(unknown)
+        )
         pieces = self.dialect.encode_response(request, self.view.describe(["t"], listener))
         return b"".join(map(bytes, pieces))
 
