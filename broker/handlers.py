@@ -4,6 +4,7 @@ from functools import partial
 
 from ottla import __version__
 from ottla.broker.api.auto_topics import AutoTopics, TopicDefaults
+from ottla.broker.api.broker_loggers import BrokerLoggers
 from ottla.broker.api.consumer_groups import ConsumerGroupHandlers
 from ottla.broker.api.control import ControlHandlers
 from ottla.broker.api.controller.configs import ConfigHandlers
@@ -18,6 +19,7 @@ from ottla.broker.api.group_admin import GroupAdminHandlers
 from ottla.broker.api.group_offsets import GroupOffsetHandlers
 from ottla.broker.api.groups import GroupHandlers
 from ottla.broker.api.leader_epochs import OffsetForLeaderEpochHandler
+from ottla.broker.api.list_config_resources import ListConfigResourcesHandler
 from ottla.broker.api.log_dirs import DescribeLogDirsHandler
 from ottla.broker.api.lost_leaders import LostLeaders
 from ottla.broker.api.metadata import ApiVersionsHandler, MetadataHandler
@@ -61,6 +63,7 @@ def handlers_of(parts: Parts, handshakes: Handshakes, new_groups: NewGroups) -> 
 
     create = partial(create_topic, membership, view)
     auto_topics = AutoTopics(view, create, defaults, lambda: settings.config.auto_create_topics_enable)
+    loggers = BrokerLoggers(membership.identity.broker_id)
     producer_ids = InitProducerIdHandler(session, membership.identity.broker_id)
     return Handlers(
         produce=ProduceHandler(
@@ -78,11 +81,12 @@ def handlers_of(parts: Parts, handshakes: Handshakes, new_groups: NewGroups) -> 
         api_versions=ApiVersionsHandler(lambda: membership.identity, handshakes, f"ottla {__version__}"),
         init_producer_id=producer_ids,
         topics=TopicHandlers(controller, defaults),
-        describe_configs=DescribeConfigsHandler(view, membership.identity.broker_id, settings),
+        describe_configs=DescribeConfigsHandler(view, membership.identity.broker_id, settings, loggers),
+        list_config_resources=ListConfigResourcesHandler(view),
         describe_log_dirs=DescribeLogDirsHandler(parts.storage.log_dirs, partitions),
         describe_producers=DescribeProducersHandler(partitions, view, parts.clock.stamp_ms),
         delete_records=DeleteRecordsHandler(partitions, view, purgatories.delete_records),
-        configs=ConfigHandlers(controller, partial(ask_controller, membership, view)),
+        configs=ConfigHandlers(controller, partial(ask_controller, membership, view), loggers),
         leadership=LeadershipHandlers(controller),
         control=ControlHandlers(
             lambda: membership.identity,

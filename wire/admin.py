@@ -82,6 +82,9 @@ class CreatePartitionsRequest(Request):
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+BROKER_LOGGER_RESOURCE: Final = 8
+CLIENT_METRICS_RESOURCE: Final = 16
+GROUP_RESOURCE: Final = 32
 """Kafka's numbers for what has settings."""
 
 HIGH_WATERMARK: Final = -1
@@ -160,6 +163,8 @@ class ConfigSource(IntEnum):
     BROKER = 4
     """What the broker was started with."""
     DEFAULT = 5
+    BROKER_LOGGER = 6
+    """The level of a logger."""
 
 
 class ConfigType(IntEnum):
@@ -222,6 +227,23 @@ class DescribeConfigsRequest(Request):
     response = DescribeConfigsResponse
     resources: list[ConfigsToDescribe]
     documentation: bool = False
+
+
+class ConfigResourceName(Message):
+    resource_type: int
+    name: str
+
+
+class ListConfigResourcesResponse(Failure):
+    resources: tuple[ConfigResourceName, ...] = ()
+
+
+class ListConfigResourcesRequest(Request):
+    """What has settings: of these types, or of all if none is named. Any broker answers."""
+
+    api = Api.LIST_CONFIG_RESOURCES
+    response = ListConfigResourcesResponse
+    resource_types: list[int]
 
 
 # --- partitions --------------------------------------------------------------------------------------------------------

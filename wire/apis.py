@@ -11,6 +11,7 @@ from ottla.wire.admin import (
     DescribeLogDirsRequest,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
     ListPartitionReassignmentsRequest,
 )
 from ottla.wire.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
@@ -69,6 +70,7 @@ REQUESTS: dict[int, type[Request]] = {
         DescribeLogDirsRequest,
         AlterConfigsRequest,
         IncrementalAlterConfigsRequest,
+        ListConfigResourcesRequest,
         AlterPartitionReassignmentsRequest,
         ListPartitionReassignmentsRequest,
         FindCoordinatorRequest,

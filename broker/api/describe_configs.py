@@ -1,4 +1,4 @@
-"""DescribeConfigs: the settings of topics, those left to the broker too, and where each comes from; and those of brokers.
+"""DescribeConfigs: the settings of topics, with those left to the broker, of brokers and of their loggers, and their sources.
 
 Any broker answers for topics, each for itself of its own.
 """
@@ -7,12 +7,14 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from ottla.broker.api.broker_loggers import BrokerLoggers
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.dynamic_config import BrokerSettings
 from ottla.broker.storage.topic_configs import TOPIC_CONFIGS, TopicSetting
 from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.admin import (
+    BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
     ConfigEntry,
@@ -34,10 +36,11 @@ RESOURCES_MAX = 1_000
 class DescribeConfigsHandler:
     """``settings`` are this broker's."""
 
-    def __init__(self, view: ClusterView, broker_id: int, settings: BrokerSettings) -> None:
+    def __init__(self, view: ClusterView, broker_id: int, settings: BrokerSettings, loggers: BrokerLoggers) -> None:
         self._view = view
         self._broker_id = broker_id
         self._settings = settings
+        self._loggers = loggers
 
     def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply:
         request = incoming.message
@@ -61,10 +64,12 @@ class DescribeConfigsHandler:
     def _entries(self, resource: ConfigsToDescribe) -> tuple[ConfigEntry, ...]:
         if resource.resource_type == BROKER_RESOURCE:
             return self._broker_entries(resource)
+        if resource.resource_type == BROKER_LOGGER_RESOURCE:
+            return _named(self._loggers.describe(resource.name), resource)
         if resource.resource_type != TOPIC_RESOURCE:
             raise InvalidRequest(
                 f"resources of type {resource.resource_type} cannot be described:"
-                f" only topics ({TOPIC_RESOURCE}) and brokers ({BROKER_RESOURCE})"
+                f" only topics ({TOPIC_RESOURCE}), brokers ({BROKER_RESOURCE}) and their loggers ({BROKER_LOGGER_RESOURCE})"
             )
         topic = self._view.topic(check_topic_name(resource.name))
         if topic is None:
@@ -82,7 +87,7 @@ class DescribeConfigsHandler:
             raise InvalidRequest(
                 f"this is broker {self._broker_id}: ask broker {resource.name[:40]!r} for its settings"
             )
-        return tuple(entry for entry in entries if resource.keys is None or entry.key in resource.keys)
+        return _named(entries, resource)
 
     def _entry(self, key: str, config: Mapping[str, str]) -> ConfigEntry:
         """A topic's own setting counts, then its broker's."""
@@ -102,3 +107,8 @@ class DescribeConfigsHandler:
         if not setting.broker_name:
             return ()
         return (ConfigSynonym(setting.broker_name, setting.default, ConfigSource.DEFAULT),)
+
+
+def _named(entries: tuple[ConfigEntry, ...], resource: ConfigsToDescribe) -> tuple[ConfigEntry, ...]:
+    """Those of the settings that were asked for."""
+    return tuple(entry for entry in entries if resource.keys is None or entry.key in resource.keys)

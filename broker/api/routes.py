@@ -35,6 +35,7 @@ class Handlers:
     init_producer_id: ApiHandler
     offset_for_leader_epoch: ApiHandler
     describe_configs: ApiHandler
+    list_config_resources: ApiHandler
     describe_log_dirs: ApiHandler
     describe_producers: ApiHandler
     delete_records: ApiHandler
@@ -64,6 +65,7 @@ def routes(to: Handlers) -> dict[Api, Route]:
         Api.DELETE_RECORDS: Route(to.delete_records, everybody),
         Api.CREATE_PARTITIONS: Route(to.topics.create_partitions, everybody),
         Api.DESCRIBE_CONFIGS: Route(to.describe_configs, everybody),
+        Api.LIST_CONFIG_RESOURCES: Route(to.list_config_resources, everybody),
         Api.DESCRIBE_LOG_DIRS: Route(to.describe_log_dirs, everybody),
         Api.DESCRIBE_PRODUCERS: Route(to.describe_producers, everybody),
         Api.ALTER_CONFIGS: Route(to.configs.alter, everybody),

@@ -8,6 +8,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from ottla.client import Admin
 from ottla.local import LocalCluster
 from ottla.wire.batch import MAGIC_COLUMNS, MAGIC_KAFKA, Codec
 from ottla.wire.kafka.batches import batches_of
@@ -20,6 +21,12 @@ PRODUCE, FETCH, METADATA, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 3, 9, 10
 JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE_GROUPS, API_VERSIONS = 11, 12, 13, 14, 15, 18
 DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER, DESCRIBE_PRODUCERS = 35, 60, 61
 DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER = 32, 35, 60
+from tests.support.cluster import wait_until
+from tests.support.raw_kafka import TIMEOUT_S, HungUp, RawKafka
+
+PRODUCE, FETCH, METADATA, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 3, 9, 10
+JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE_GROUPS, API_VERSIONS = 11, 12, 13, 14, 15, 18
+INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES = 44, 74
 DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS = 32, 35, 60, 75
 
 
@@ -152,6 +159,64 @@ def test_endpoints_are_brokers(kafka_cluster: LocalCluster, version: int, kind: 
         assert (answer["error_code"], len(answer["brokers"])) == (error, 0 if error else 3)
         assert (answer["error_message"] is None) == (error == 0)
         assert _alive(raw)
+
+
+def test_what_has_settings_is_listed(kafka_cluster: LocalCluster, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    with RawKafka(_address(kafka_cluster, 0)) as raw:
+        answer = raw.ask(LIST_CONFIG_RESOURCES, 0, {})
+        assert (answer["error_code"], answer["config_resources"]) == (0, []), "there are no client metrics"
+        topics, everything = (
+            {(one["resource_type"], one["resource_name"]) for one in answer["config_resources"]}
+            for answer in (raw.ask(LIST_CONFIG_RESOURCES, 1, {"resource_types": types}) for types in ([2], []))
+        )
+        assert (2, topic) in topics
+        assert {kind for kind, _ in topics} == {2}
+        assert {(kind, str(broker)) for kind in (4, 8) for broker in range(3)} | {(2, topic)} <= everything
+        assert raw.ask(LIST_CONFIG_RESOURCES, 1, {"resource_types": [2, 77]})["error_code"] == 35
+        assert _alive(raw)
+
+
+LOGGER = "ottla.broker.api.control"
+SET, DELETE, APPEND = 0, 1, 2
+
+
+def test_log_levels_are_changed_at_run_time(kafka_cluster: LocalCluster, make_topic: MakeTopic, name: str) -> None:
+    """As kafka-configs does it with --entity-type broker-loggers."""
+
+    def alter(broker: int, *changes: tuple[str, int, str | None], only_validate: bool = False) -> list[int]:
+        configs = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
+        resources = [{"resource_type": 8, "resource_name": str(broker), "configs": configs}]
+        resources.append({"resource_type": 2, "resource_name": topic, "configs": []})
+        asked = {"resources": resources, "validate_only": only_validate}
+        return [one["error_code"] for one in raw.ask(INCREMENTAL_ALTER_CONFIGS, 1, asked)["responses"]]
+
+    def level(*names: str) -> dict[str, str]:
+        resource = {"resource_type": 8, "resource_name": "1", "configuration_keys": list(names) or None}
+        asked = {"resources": [resource], "include_synonyms": False, "include_documentation": False}
+        (told,) = raw.ask(DESCRIBE_CONFIGS, 4, asked)["results"]
+        assert {one["config_source"] for one in told["configs"]} == {6}
+        return {one["name"]: one["value"] for one in told["configs"]}
+
+    topic, log = make_topic(), kafka_cluster.log_path(1)
+    with RawKafka(_address(kafka_cluster, 1)) as raw:
+        assert level("root", LOGGER) == {"root": "INFO", LOGGER: "INFO"}
+        assert len(level()) > 20
+        assert alter(1, (LOGGER, SET, "DEBUG"), only_validate=True) == [0, 0]
+        assert "api=UPDATE_METADATA" not in log.read_text()
+        assert alter(1, (LOGGER, SET, "DEBUG")) == [0, 0]
+        assert level(LOGGER) == {LOGGER: "DEBUG"}
+        with Admin(bootstrap_servers=kafka_cluster.bootstrap) as admin:
+            admin.create_topic(f"{name}-heard")
+        wait_until(lambda: "api=UPDATE_METADATA" in log.read_text(), TIMEOUT_S)
+        assert alter(1, (LOGGER, DELETE, None)) == [0, 0]
+        assert level(LOGGER) == {LOGGER: "INFO"}
+        assert alter(1, ("no.such", SET, "DEBUG")) == [40, 0]
+        assert alter(1, (LOGGER, SET, "LOUD")) == [40, 0]
+        assert alter(1, (LOGGER, APPEND, "DEBUG")) == [42, 0]
+        assert alter(1, (LOGGER, SET, "ERROR"), ("root", DELETE, None)) == [42, 0], "all or nothing"
+        assert alter(0, (LOGGER, SET, "DEBUG")) == [42, 0], "another broker's"
+        assert level(LOGGER) == {LOGGER: "INFO"}
 
 
 CLUSTER_BITS, TOPIC_BITS, GROUP_BITS, NOT_ASKED = 8096, 3576, 3400, -(2**31)

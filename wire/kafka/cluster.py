@@ -104,7 +104,7 @@ def write_metadata(request: IncomingRequest, message: MetadataResponse) -> Value
         if topic["error_code"] == NO_ERROR:
             topic["topic_authorized_operations"] = OF_TOPIC
     no_name = None if request.version >= NULL_NAMES_FROM else ""
-    unknown = [
+    unknown: list[dict[str, Any]] = [
         {"error_code": UnknownTopicId.code, "name": no_name, "topic_id": topic_id, "partitions": []}
         for topic_id in context.unknown
     ]

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ottla.wire.admin import (
+    CLIENT_METRICS_RESOURCE,
     AlterConfigsRequest,
     AlterConfigsResponse,
     ConfigAlteration,
@@ -16,10 +17,12 @@ from ottla.wire.admin import (
     DescribedConfigs,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import NO_ERROR, OttlaError
-from ottla.wire.kafka.api import Asked, KafkaApi, Read
+from ottla.wire.kafka.api import Asked, KafkaApi, Read, failed_at_top
 from ottla.wire.kafka.schemas import Values
 from ottla.wire.messages import Api
 
@@ -116,7 +119,23 @@ def failed_alter(request: IncomingRequest, error: OttlaError) -> Values:
     return write_alter(request, AlterConfigsResponse(failed))
 
 
+def read_list_resources(asked: Asked) -> Read:
+    """Version 0 is ListClientMetricsResources."""
+    types = asked.get("resource_types")
+    return Read(ListConfigResourcesRequest([CLIENT_METRICS_RESOURCE] if types is None else list(types)))
+
+
+def write_list_resources(request: IncomingRequest, message: ListConfigResourcesResponse) -> Values:
+    return {
+        "error_code": message.error_code,
+        "config_resources": [
+            {"resource_name": one.name, "resource_type": one.resource_type} for one in message.resources
+        ],
+    }
+
+
 CONFIG_APIS = [
+    KafkaApi(Api.LIST_CONFIG_RESOURCES, 0, 1, read_list_resources, write_list_resources, failed_at_top),
     KafkaApi(Api.DESCRIBE_CONFIGS, 1, 4, read_describe, write_describe, failed_describe),
     KafkaApi(Api.ALTER_CONFIGS, 0, 2, read_alter, write_alter, failed_alter),
     KafkaApi(Api.INCREMENTAL_ALTER_CONFIGS, 0, 1, read_incremental_alter, write_alter, failed_alter),

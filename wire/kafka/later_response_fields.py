@@ -176,6 +176,12 @@ TABLE = """\
      partitions []int32 0+
    member_type int8 1+ = -1
   authorized_operations int32 0+ = -2147483648
+74 list_config_resources 0-1 flexible 0+
+ throttle_time_ms int32 0+
+ error_code int16 0+
+ config_resources []{} 0+
+  resource_name string 0+
+  resource_type int8 1+ = 16
 75 describe_topic_partitions 0-0 flexible 0+
  throttle_time_ms int32 0+
  topics []{} 0+

@@ -224,6 +224,8 @@ TABLE = """\
 69 consumer_group_describe 0-1 flexible 0+
  group_ids []string 0+
  include_authorized_operations bool 0+
+74 list_config_resources 0-1 flexible 0+
+ resource_types []int8 1+
 75 describe_topic_partitions 0-0 flexible 0+
  topics []{} 0+
   name string 0+

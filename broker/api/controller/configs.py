@@ -1,17 +1,19 @@
 """AlterConfigs and IncrementalAlterConfigs: for the controller to do."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
 
+from ottla.broker.api.broker_loggers import BrokerLoggers
 from ottla.broker.api.controller.each import Controller, asked_by, check_count, each, present, timeout_s_of
 from ottla.broker.api.later import while_asked
 from ottla.broker.controller.api import Asked
 from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.admin import (
+    BROKER_LOGGER_RESOURCE,
     AlterConfigsRequest,
     AlterConfigsResponse,
     ConfigAlteration,
@@ -31,10 +33,11 @@ AskController = Callable[[Request, type[Message], float], Awaitable[Message]]
 class ConfigHandlers:
     """``controller`` gives the controller if it is on this broker."""
 
-    def __init__(self, controller: Controller, ask_controller: AskController) -> None:
+    def __init__(self, controller: Controller, ask_controller: AskController, loggers: BrokerLoggers) -> None:
         """``ask_controller`` has the controller answer a request, wherever it is."""
         self._controller = controller
         self._ask_controller = ask_controller
+        self._loggers = loggers
 
     def alter(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
@@ -57,6 +60,11 @@ class ConfigHandlers:
         request = incoming.message
         assert isinstance(request, IncrementalAlterConfigsRequest)
         check_count(request.resources, RESOURCES_MAX)
+        if any(resource.resource_type == BROKER_LOGGER_RESOURCE for resource in request.resources):
+            return while_asked(self._alter_with_loggers(incoming, request))
+        return self._alter(incoming, request)
+
+    def _alter(self, incoming: IncomingRequest, request: IncrementalAlterConfigsRequest) -> asyncio.Future[Reply]:
         if request.any_broker and self._controller() is None:
             return while_asked(self._pass_on(request, IncrementalAlterConfigsResponse))
         controller = present(self._controller)
@@ -69,6 +77,25 @@ class ConfigHandlers:
             return Reply(IncrementalAlterConfigsResponse(await _results(request.resources, alter, asked)))
 
         return while_asked(alter_all())
+
+    async def _alter_with_loggers(self, incoming: IncomingRequest, request: IncrementalAlterConfigsRequest) -> Reply:
+        """Change the levels of this broker's loggers here, and the other resources as always."""
+        others = [one for one in request.resources if one.resource_type != BROKER_LOGGER_RESOURCE]
+        elsewhere: Iterator[ConfigResult] = iter(())
+        if others:
+            reply = await self._alter(incoming, replace(request, resources=others))
+            assert isinstance(reply.message, IncrementalAlterConfigsResponse)
+            elsewhere = iter(reply.message.resources)
+        return Reply(
+            IncrementalAlterConfigsResponse(
+                [
+                    self._loggers.altered(one, validate_only=request.validate_only)
+                    if one.resource_type == BROKER_LOGGER_RESOURCE
+                    else next(elsewhere)
+                    for one in request.resources
+                ]
+            )
+        )
 
     async def _pass_on(
         self, request: AlterConfigsRequest | IncrementalAlterConfigsRequest, kind: type[Message]

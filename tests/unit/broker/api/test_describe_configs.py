@@ -1,5 +1,6 @@
 """A topic's settings, and where each comes from."""
 
+from ottla.broker.api.broker_loggers import BrokerLoggers
 from ottla.broker.api.describe_configs import DescribeConfigsHandler
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
@@ -32,7 +33,7 @@ def handler() -> DescribeConfigsHandler:
     settings.take(
         {"": {"log.roll.ms": "8", "num.partitions": "5"}, "7": {"log.roll.ms": "9"}, "8": {"log.roll.ms": "10"}}
     )
-    return DescribeConfigsHandler(view, 7, settings)
+    return DescribeConfigsHandler(view, 7, settings, BrokerLoggers(7))
 
 
 def test_every_setting_has_a_default_that_a_topic_could_set() -> None:
