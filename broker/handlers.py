@@ -20,7 +20,7 @@ from ottla.broker.api.group_offsets import GroupOffsetHandlers
 from ottla.broker.api.groups import GroupHandlers
 from ottla.broker.api.leader_epochs import OffsetForLeaderEpochHandler
 from ottla.broker.api.list_config_resources import ListConfigResourcesHandler
-from ottla.broker.api.log_dirs import DescribeLogDirsHandler
+from ottla.broker.api.log_dirs import AlterReplicaLogDirsHandler, DescribeLogDirsHandler
 from ottla.broker.api.lost_leaders import LostLeaders
 from ottla.broker.api.metadata import ApiVersionsHandler, MetadataHandler
 from ottla.broker.api.named_writes import NamedWriteHandlers
@@ -85,6 +85,7 @@ def handlers_of(parts: Parts, handshakes: Handshakes, new_groups: NewGroups) -> 
         list_config_resources=ListConfigResourcesHandler(view),
         describe_log_dirs=DescribeLogDirsHandler(parts.storage.log_dirs, partitions),
         describe_producers=DescribeProducersHandler(partitions, view, parts.clock.stamp_ms),
+        alter_replica_log_dirs=AlterReplicaLogDirsHandler(parts.storage.log_dirs, partitions.prefer_folder),
         delete_records=DeleteRecordsHandler(partitions, view, purgatories.delete_records),
         configs=ConfigHandlers(controller, partial(ask_controller, membership, view), loggers),
         leadership=LeadershipHandlers(controller),

@@ -314,6 +314,24 @@ class DescribeLogDirsRequest(Request):
     partitions: list[PartitionName] | None
 
 
+class ReplicaToMove(Message):
+    topic: str
+    partition: int
+    folder: str
+
+
+class AlterReplicaLogDirsResponse(Message):
+    partitions: list[PartitionResult]
+
+
+class AlterReplicaLogDirsRequest(Request):
+    """Which replicas of this broker shall be in which of its data folders."""
+
+    api = Api.ALTER_REPLICA_LOG_DIRS
+    response = AlterReplicaLogDirsResponse
+    partitions: list[ReplicaToMove]
+
+
 class ElectionType(IntEnum):
     PREFERRED = 0
     """Give leadership back to the first replica of the assignment, where it is in sync."""

@@ -3,6 +3,7 @@
 from ottla.wire.admin import (
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
+    AlterReplicaLogDirsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteRecordsRequest,
@@ -67,6 +68,7 @@ REQUESTS: dict[int, type[Request]] = {
         DescribeProducersRequest,
         CreatePartitionsRequest,
         DescribeConfigsRequest,
+        AlterReplicaLogDirsRequest,
         DescribeLogDirsRequest,
         AlterConfigsRequest,
         IncrementalAlterConfigsRequest,

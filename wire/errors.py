@@ -165,6 +165,10 @@ class StorageError(OttlaError, code=56, retriable=True, refresh_metadata=True):
     """The disk under this partition failed, and the broker serves it no more until it is restarted; or it is full."""
 
 
+class LogDirNotFound(OttlaError, code=57):
+    """The broker has no such data folder."""
+
+
 class UnknownProducerId(OttlaError, code=59):
     """The partition knows nothing of this producer id."""
 

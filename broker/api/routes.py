@@ -38,6 +38,7 @@ class Handlers:
     list_config_resources: ApiHandler
     describe_log_dirs: ApiHandler
     describe_producers: ApiHandler
+    alter_replica_log_dirs: ApiHandler
     delete_records: ApiHandler
     topics: TopicHandlers
     configs: ConfigHandlers
@@ -68,6 +69,7 @@ def routes(to: Handlers) -> dict[Api, Route]:
         Api.LIST_CONFIG_RESOURCES: Route(to.list_config_resources, everybody),
         Api.DESCRIBE_LOG_DIRS: Route(to.describe_log_dirs, everybody),
         Api.DESCRIBE_PRODUCERS: Route(to.describe_producers, everybody),
+        Api.ALTER_REPLICA_LOG_DIRS: Route(to.alter_replica_log_dirs, everybody),
         Api.ALTER_CONFIGS: Route(to.configs.alter, everybody),
         Api.INCREMENTAL_ALTER_CONFIGS: Route(to.configs.incremental_alter, everybody),
         Api.ALTER_PARTITION_REASSIGNMENTS: Route(to.leadership.reassign, everybody),

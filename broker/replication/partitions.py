@@ -255,6 +255,10 @@ class Partitions:
                     logger.error("lost partitions could not be forgotten partitions=%s error=%s", settled, error)
         return refused
 
+    def prefer_folder(self, where: TopicPartition, log_dir: LogDir) -> None:
+        """A replica that is not here yet shall be made in this data folder."""
+        self._logs.prefer(where, log_dir)
+
     def configure(self, topics: Iterable[TopicConfig]) -> None:
         """Take new topic settings, and put them into force where the topic is."""
         changed: dict[str, TopicRules] = {}

@@ -18,6 +18,9 @@ logger = logging.getLogger(__name__)
 OPEN_THREADS = 8
 """How many new logs are made at once: each mostly waits for fsync."""
 
+PREFERENCES_MAX = 10_000
+"""Replicas that are not here yet and whose folder a client has named; the oldest wish is forgotten first."""
+
 
 class ReplicaLogs:
     """The logs in all data folders of one broker. Methods are slow."""
@@ -27,6 +30,7 @@ class ReplicaLogs:
         self._broker_id = broker_id
         self._log_dirs = log_dirs
         self._config_of = config_of
+        self._preferred: dict[TopicPartition, LogDir] = {}
         self._remover = ThreadPoolExecutor(1, "remove-logs")
 
     def close(self) -> None:
@@ -84,17 +88,25 @@ class ReplicaLogs:
         return not all(log_dir.knows_partitions for log_dir in self._log_dirs)
 
     def dirs_for(self, partitions: Sequence[TopicPartition]) -> list[LogDir]:
-        """The data folder that has a partition; a new one goes where the fewest are, with those that come with it."""
+        """The data folder that has a partition; a new one goes where it is preferred, or where the fewest are."""
         counts = [len(log_dir.logs) for log_dir in self._log_dirs]
         found = []
         for where in partitions:
             log_dir = self.dir_of(where)
             if log_dir is None:
-                fewest = counts.index(min(counts))
-                counts[fewest] += 1
-                log_dir = self._log_dirs[fewest]
+                preferred = self._preferred.pop(where, None)
+                chosen = counts.index(min(counts)) if preferred is None else self._log_dirs.index(preferred)
+                counts[chosen] += 1
+                log_dir = self._log_dirs[chosen]
             found.append(log_dir)
         return found
+
+    def prefer(self, where: TopicPartition, log_dir: LogDir) -> None:
+        """Make a replica in this folder when the controller wants it here, if that is before the next restart."""
+        self._preferred.pop(where, None)
+        self._preferred[where] = log_dir
+        if len(self._preferred) > PREFERENCES_MAX:
+            del self._preferred[next(iter(self._preferred))]
 
     def dir_of(self, where: TopicPartition) -> LogDir | None:
         """The data folder that has the partition."""

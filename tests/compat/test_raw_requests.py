@@ -26,7 +26,7 @@ from tests.support.raw_kafka import TIMEOUT_S, HungUp, RawKafka
 
 PRODUCE, FETCH, METADATA, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 3, 9, 10
 JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE_GROUPS, API_VERSIONS = 11, 12, 13, 14, 15, 18
-INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES = 44, 74
+ALTER_REPLICA_LOG_DIRS, INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES = 34, 44, 74
 DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS = 32, 35, 60, 75
 
 
@@ -159,6 +159,20 @@ def test_endpoints_are_brokers(kafka_cluster: LocalCluster, version: int, kind: 
         assert (answer["error_code"], len(answer["brokers"])) == (error, 0 if error else 3)
         assert (answer["error_message"] is None) == (error == 0)
         assert _alive(raw)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_folders_of_replicas_are_asked_for(kafka_cluster: LocalCluster, make_topic: MakeTopic, version: int) -> None:
+    topic = make_topic()
+    folder = str(kafka_cluster.data_path(0))
+
+    def asked(path: str, name: str) -> dict[str, Any]:
+        return {"dirs": [{"path": path, "topics": [{"name": name, "partitions": [0]}]}]}
+
+    with RawKafka(_address(kafka_cluster, 0)) as raw:
+        for path, name, error in ((folder, topic, 0), (folder, "not-there", 9), ("/elsewhere", topic, 57)):
+            (told,) = raw.ask(ALTER_REPLICA_LOG_DIRS, version, asked(path, name))["results"]
+            assert (told["topic_name"], told["partitions"][0]["error_code"]) == (name, error)
 
 
 def test_what_has_settings_is_listed(kafka_cluster: LocalCluster, make_topic: MakeTopic) -> None:

@@ -13,7 +13,7 @@ from kio.schema.index import api_key_map, schema_name_map
 
 FOLDER = Path(__file__).parent.parent.parent / "wire" / "kafka"
 
-APIS = [2, 3, *range(8, 24), 32, 33, 35, 36, 37, *range(42, 48), 60, 61, 68, 69, 74, 75]
+APIS = [2, 3, *range(8, 24), 32, 33, 34, 35, 36, 37, *range(42, 48), 60, 61, 68, 69, 74, 75]
 """Of which the tables tell. Produce and Fetch are read and written by hand."""
 
 LATER = 32

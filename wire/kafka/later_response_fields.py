@@ -27,6 +27,13 @@ TABLE = """\
   error_message string 0+ null 0+
   resource_type int8 0+
   resource_name string 0+
+34 alter_replica_log_dirs 1-2 flexible 2+
+ throttle_time_ms int32 1+
+ results []{} 1+
+  topic_name string 1+
+  partitions []{} 1+
+   partition_index int32 1+
+   error_code int16 1+
 35 describe_log_dirs 1-5 flexible 2+
  throttle_time_ms int32 1+
  error_code int16 3+

@@ -1,15 +1,19 @@
-"""What brokers have on disk: DeleteRecords, DescribeLogDirs, DescribeProducers."""
+"""What brokers have on disk: DeleteRecords, DescribeLogDirs, AlterReplicaLogDirs, DescribeProducers."""
 
 from typing import Any
 
 from ottla.wire.admin import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
     DeletedRecords,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DescribedLogDir,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
+    PartitionResult,
     RecordsToDelete,
+    ReplicaToMove,
 )
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import OttlaError
@@ -131,7 +135,37 @@ def failed_describe_producers(request: IncomingRequest, error: OttlaError) -> Va
     return write_describe_producers(request, DescribeProducersResponse(failed))
 
 
+def read_alter_log_dirs(asked: Asked) -> Read:
+    moves = [
+        ReplicaToMove(topic.name, number, folder.path)
+        for folder in asked.entity.dirs
+        for topic in folder.topics
+        for number in topic.partitions
+    ]
+    return Read(AlterReplicaLogDirsRequest(moves))
+
+
+def write_alter_log_dirs(request: IncomingRequest, message: AlterReplicaLogDirsResponse) -> Values:
+    return {
+        "results": [
+            {
+                "topic_name": topic,
+                "partitions": [{"partition_index": part.partition, "error_code": part.error_code} for part in parts],
+            }
+            for topic, parts in by_topic(message.partitions).items()
+        ]
+    }
+
+
+def failed_alter_log_dirs(request: IncomingRequest, error: OttlaError) -> Values:
+    message = request.message
+    assert isinstance(message, AlterReplicaLogDirsRequest)
+    failed = [PartitionResult(error.code, str(error), part.topic, part.partition) for part in message.partitions]
+    return write_alter_log_dirs(request, AlterReplicaLogDirsResponse(failed))
+
+
 LOG_APIS = [
+    KafkaApi(Api.ALTER_REPLICA_LOG_DIRS, 1, 2, read_alter_log_dirs, write_alter_log_dirs, failed_alter_log_dirs),
     KafkaApi(Api.DELETE_RECORDS, 0, 2, read_delete_records, write_delete_records, failed_delete_records),
     KafkaApi(Api.DESCRIBE_LOG_DIRS, 1, 5, read_describe_log_dirs, write_describe_log_dirs, failed_at_top),
     KafkaApi(

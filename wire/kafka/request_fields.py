@@ -150,6 +150,12 @@ TABLE = """\
    name string 0+
    value string 0+ null 0+
  validate_only bool 0+
+34 alter_replica_log_dirs 1-2 flexible 2+
+ dirs []{} 1+
+  path string 1+
+  topics []{} 1+
+   name string 1+
+   partitions []int32 1+
 35 describe_log_dirs 1-5 flexible 2+
  topics []{} 1+ null 1+
   topic string 1+
