@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from ottla.broker.failed_listeners import FailedListeners
-from ottla.wire.control import PartitionState, SettingsTold, TopicConfig, UpdateMetadataRequest
+from ottla.wire.control import GroupSettings, PartitionState, SettingsTold, TopicConfig, UpdateMetadataRequest
 from ottla.wire.errors import InvalidRequest, UnknownTopicOrPartition
 from ottla.wire.messages import BrokerEndpoint, ListenerAddress
 from ottla.wire.names import INTERNAL_TOPICS, NO_EPOCH, NO_LEADER
@@ -39,6 +39,11 @@ class ClusterView:
         self.settings: dict[str, dict[str, str]] = {}
         """What brokers were told while they run: by the broker's number, and "" for all of them."""
         self._settings_of = (0, 0)
+        self.group_settings: dict[str, dict[str, str]] = {}
+        """What single groups set otherwise than the brokers' defaults."""
+        self._group_settings_of = (0, 0)
+        self.on_group_settings: list[Callable[[], None]] = []
+        """All are called when some of them may have changed."""
         self.on_changed: list[Callable[[], None]] = []
         """All are called when something new was learnt."""
         self._failed = FailedListeners()
@@ -88,11 +93,18 @@ class ClusterView:
         if (request.controller_epoch, request.version) >= self._settings_of:
             self._settings_of = request.controller_epoch, request.version
             self.settings = {told.broker: told.config for told in request.settings}
+        if request.groups is not None and (request.controller_epoch, request.version) >= self._group_settings_of:
+            self._group_settings_of = request.controller_epoch, request.version
+            self.group_settings = {told.group: told.config for told in request.groups}
+            self._call(self.on_group_settings)
         self.known = self.known or request.full
         if not request.more:
             # An order may be written before another one and told after it: what came since has not become older by that.
             self.version = max(self.version, (request.controller_epoch, request.version))
-        for changed in self.on_changed:
+        self._call(self.on_changed)
+
+    def _call(self, listeners: list[Callable[[], None]]) -> None:
+        for changed in listeners:
             try:
                 changed()
             except Exception as error:  # of one listener: the others must hear it, and the controller that it was taken
@@ -111,10 +123,11 @@ class ClusterView:
         ]  # fmt: skip
         topics = [TopicConfig(topic.name, topic.topic_id, topic.config) for topic in self._topics.values()]
         settings = tuple(SettingsTold(broker, config) for broker, config in self.settings.items())
+        groups = tuple(GroupSettings(group, config) for group, config in self.group_settings.items())
         controller_epoch, version = self.version
         return UpdateMetadataRequest(
             self.controller, controller_epoch, NO_EPOCH, True, list(self.brokers.values()), topics, states, [], version,
-            settings=settings,
+            settings=settings, groups=groups,
         )  # fmt: skip
 
     def take_from_peer(self, pieces: list[UpdateMetadataRequest]) -> bool:

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ottla.broker.listeners import Listeners, parse_address, parse_listeners
-from ottla.broker.storage.log_config import SEGMENT_BYTES_MIN
 from ottla.net.busy_poll import BUSY_POLL_MAX_US
 from ottla.net.connection import Limits
 from ottla.wire.errors import ConfigError
-from ottla.wire.names import BROKER_ID_MAX
+from ottla.wire.names import BROKER_ID_MAX, SEGMENT_BYTES_MIN
 from ottla.zk.access import Digest, read_digest
 
 ENVIRONMENT_PREFIX = "OTTLA_"

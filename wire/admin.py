@@ -165,6 +165,7 @@ class ConfigSource(IntEnum):
     DEFAULT = 5
     BROKER_LOGGER = 6
     """The level of a logger."""
+    GROUP = 8
 
 
 class ConfigType(IntEnum):

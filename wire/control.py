@@ -78,6 +78,13 @@ class SettingsTold(Message):
     config: dict[str, str]
 
 
+class GroupSettings(Message):
+    """What a group sets otherwise than the brokers' defaults."""
+
+    group: str
+    config: dict[str, str]
+
+
 class ControlRequest(Request):
     """Base of what only a controller sends, fenced by its epoch and by the epoch of the broker that it means.
 
@@ -124,6 +131,8 @@ class UpdateMetadataRequest(ControlRequest):
     cause: str = ""
     settings: tuple[SettingsTold, ...] = ()
     """All that brokers were told while they run."""
+    groups: tuple[GroupSettings, ...] | None = None
+    """The settings of all groups that have some. None: they are as they were."""
 
 
 class PeerMetadataResponse(Message):

@@ -13,6 +13,13 @@ _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 PARTITIONS_MAX = 10_000
 """The most partitions one topic may have: each costs every broker memory and the controller a write."""
 
+SEGMENT_BYTES_MIN = 64 * 1024
+"""The smallest segments that a request may ask for, unless log.segment.bytes.min says otherwise.
+
+Each segment costs files and descriptors, so one client could fill the disk's inodes and a broker's descriptors with tiny ones.
+Smaller values that are stored already stay in force, for without them a log would hold fewer and larger segments than before.
+"""
+
 BROKER_ID_MAX = 2**31 - 1
 
 NO_LEADER: Final = -1

@@ -10,12 +10,15 @@ from msgspec.structs import replace
 from ottla.broker.api.broker_loggers import BrokerLoggers
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.dynamic_config import BrokerSettings
+from ottla.broker.group_configs import GROUP_CONFIGS
+from ottla.broker.groups.limits import check_group_id
 from ottla.broker.storage.topic_configs import TOPIC_CONFIGS, TopicSetting
 from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.admin import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
+    GROUP_RESOURCE,
     TOPIC_RESOURCE,
     ConfigEntry,
     ConfigSource,
@@ -64,12 +67,15 @@ class DescribeConfigsHandler:
     def _entries(self, resource: ConfigsToDescribe) -> tuple[ConfigEntry, ...]:
         if resource.resource_type == BROKER_RESOURCE:
             return self._broker_entries(resource)
+        if resource.resource_type == GROUP_RESOURCE:
+            return _named(self._group_entries(resource.name), resource)
         if resource.resource_type == BROKER_LOGGER_RESOURCE:
             return _named(self._loggers.describe(resource.name), resource)
         if resource.resource_type != TOPIC_RESOURCE:
             raise InvalidRequest(
                 f"resources of type {resource.resource_type} cannot be described:"
-                f" only topics ({TOPIC_RESOURCE}), brokers ({BROKER_RESOURCE}) and their loggers ({BROKER_LOGGER_RESOURCE})"
+                f" only topics ({TOPIC_RESOURCE}), brokers ({BROKER_RESOURCE}), their loggers ({BROKER_LOGGER_RESOURCE})"
+                f" and groups ({GROUP_RESOURCE})"
             )
         topic = self._view.topic(check_topic_name(resource.name))
         if topic is None:
@@ -88,6 +94,21 @@ class DescribeConfigsHandler:
                 f"this is broker {self._broker_id}: ask broker {resource.name[:40]!r} for its settings"
             )
         return _named(entries, resource)
+
+    def _group_entries(self, group: str) -> tuple[ConfigEntry, ...]:
+        """Of any group: settings may come before its first member."""
+        check_group_id(group)
+        config = self._view.group_settings.get(group, {})
+        entries = []
+        for key, setting in GROUP_CONFIGS.items():
+            known = self._settings.synonyms(setting.broker_name)
+            if key in config:
+                known = (ConfigSynonym(key, config[key], ConfigSource.GROUP), *known)
+            value, source, kind = known[0].value, known[0].source, setting.kind.type
+            entries.append(
+                ConfigEntry(key, value, source, synonyms=known, config_type=kind, documentation=setting.text)
+            )
+        return tuple(entries)
 
     def _entry(self, key: str, config: Mapping[str, str]) -> ConfigEntry:
         """A topic's own setting counts, then its broker's."""

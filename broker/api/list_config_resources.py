@@ -43,4 +43,4 @@ class ListConfigResourcesHandler:
             return self._view.topic_names()
         if kind in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
             return map(str, self._view.brokers)
-        return ()
+        return self._view.group_settings if kind == GROUP_RESOURCE else ()

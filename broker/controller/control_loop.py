@@ -16,15 +16,15 @@ from ottla.broker.controller.link_loop import Evidence, Link, LinkEvents
 from ottla.broker.controller.links import Links
 from ottla.broker.controller.removals import Removals
 from ottla.broker.peers import PATIENT_PROBE_TIMEOUT_S, Identity, probe
-from ottla.broker.storage.log_config import SEGMENT_BYTES_MIN
 from ottla.wire.control import LeaderAndIsrRequest
 from ottla.wire.errors import StaleBrokerEpoch, StaleControllerEpoch
 from ottla.wire.log_layout import partition_of
 from ottla.wire.messages import BrokerEndpoint
-from ottla.wire.names import TopicPartition
+from ottla.wire.names import SEGMENT_BYTES_MIN, TopicPartition
 from ottla.zk.broker_configs import load_broker_configs
 from ottla.zk.election import ControllerTerm, read_controller
 from ottla.zk.errors import ZkError
+from ottla.zk.group_configs import load_group_configs
 from ottla.zk.isr_notifications import take_isr_changes
 from ottla.zk.membership import fence, live_brokers
 from ottla.zk.metadata import load_topics
@@ -139,11 +139,11 @@ class ControlLoop:
         # Brokers first: who says that it lacks records must not find itself in an ISR that was read before it said so.
         brokers = await self._first_brokers(cause)
         topics = await load_topics(self._session)
-        settings = await load_broker_configs(self._session)
+        settings, groups = await load_broker_configs(self._session), await load_group_configs(self._session)
         for name, why in topics.malformed.items():
             logger.error("topic ignored topic=%s error=%s", name, why)
         await self._links.follow(brokers)
-        loaded = self._state.loaded(brokers, topics.topics.values(), topics.deleting, settings)
+        loaded = self._state.loaded(brokers, topics.topics.values(), topics.deleting, settings, groups)
         await self._executor.act(loaded, cause)
 
     async def _first_brokers(self, cause: Cause) -> dict[int, Broker]:

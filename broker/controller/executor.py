@@ -17,6 +17,7 @@ from ottla.broker.controller.decisions.actions import (
     TellReplicas,
     WriteBrokerConfig,
     WriteConfig,
+    WriteGroupConfig,
     WriteStates,
     WriteTopic,
     caused_by,
@@ -31,6 +32,7 @@ from ottla.wire.names import TopicPartition
 from ottla.zk.broker_configs import set_broker_config
 from ottla.zk.election import ControllerTerm
 from ottla.zk.errors import ConnectionLost, SessionExpired, ZkError
+from ottla.zk.group_configs import set_group_config
 from ottla.zk.metadata import (
     PartitionStateChange,
     load_topic,
@@ -83,7 +85,7 @@ class Executor:
                 told += await self._write_states(action, cause)
             elif isinstance(action, ReadAgain):
                 told += await self.read_again(action.name, cause)
-            elif isinstance(action, WriteBrokerConfig):
+            elif isinstance(action, WriteBrokerConfig | WriteGroupConfig):
                 told += await self.act(await self._change_settings(action), cause)
             else:
                 follows = await self.act(await self._change_topic(action), cause)
@@ -119,7 +121,12 @@ class Executor:
         _say_what_is_lost(action.changes)
         return told
 
-    async def _change_settings(self, action: WriteBrokerConfig) -> list[Action]:
+    async def _change_settings(self, action: WriteBrokerConfig | WriteGroupConfig) -> list[Action]:
+        if isinstance(action, WriteGroupConfig):
+            logger.info("settings are written group=%s cause=%s", action.name, action.cause)
+            with _known_outcome():
+                await set_group_config(self._session, self._term, action.name, action.config)
+            return self._state.group_config_changed(action.name, action.config)
         logger.info("settings are written broker=%s cause=%s", action.name or "all", action.cause)
         with _known_outcome():
             await set_broker_config(self._session, self._term, action.name, action.config)

@@ -68,6 +68,7 @@ class Groups:
         self._unsure = unsure
         self._now_ms = now_ms
         self._kinds = GroupKinds(view, limits)
+        view.on_group_settings.append(lambda: self.set_limits(self.limits))
         self._writes = GroupWrites(session)
         self._groups: dict[str, Coordinated] = {}
         self._loading: dict[str, asyncio.Task[Coordinated]] = {}

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ottla.broker.cluster_view import ClusterView
+from ottla.broker.group_configs import HEARTBEAT, SESSION, time_of
 from ottla.broker.groups.consumer_membership import ConsumerGroup, TopicShape
 from ottla.broker.groups.limits import ConsumerGroupTimes, GroupLimits
 from ottla.broker.groups.membership import Group
@@ -32,6 +33,7 @@ class GroupKinds:
     """Makes them."""
 
     def __init__(self, view: ClusterView, limits: GroupLimits) -> None:
+        self._view = view
         self._topics = _KnownTopics(view)
         self.limits = limits
 
@@ -43,17 +45,21 @@ class GroupKinds:
     def limit(self, group: AnyGroup) -> None:
         """The limits may be others than when it was made."""
         if isinstance(group, ConsumerGroup):
-            group.members.max_size, group.times = self.limits.consumer_max_size, self._times()
+            group.members.max_size, group.times = self.limits.consumer_max_size, self._times(group.group_id)
         else:
             group.members.max_size = self.limits.max_size
 
-    def _times(self) -> ConsumerGroupTimes:
-        return ConsumerGroupTimes(self.limits.consumer_session_timeout_ms, self.limits.consumer_heartbeat_interval_ms)
+    def _times(self, group_id: str) -> ConsumerGroupTimes:
+        own, limits = self._view.group_settings.get(group_id, {}), self.limits
+        return ConsumerGroupTimes(
+            time_of(own, SESSION, limits.consumer_session_timeout_ms),
+            time_of(own, HEARTBEAT, limits.consumer_heartbeat_interval_ms),
+        )
 
     def _new(self, group_id: str, kind: str) -> AnyGroup:
         limits = self.limits
         if kind == CONSUMER_KIND:
-            size, times = limits.consumer_max_size, self._times()
+            size, times = limits.consumer_max_size, self._times(group_id)
             return ConsumerGroup(group_id, _make_id, self._topics, max_size=size, times=times)
         initial_delay_s = limits.initial_rebalance_delay_ms / 1000
         return Group(group_id, _make_id, max_size=limits.max_size, initial_delay_s=initial_delay_s)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ottla.broker.storage.config_kinds import LONG_MAX, ConfigValue
+from ottla.wire.names import SEGMENT_BYTES_MIN
 
 logger = logging.getLogger(__name__)
 
@@ -17,13 +18,6 @@ FLUSH_DURABLE = "durable"
 
 SEGMENT_BYTES_MAX = 2**31 - 1
 """Positions in an index entry are 32 bits wide, as in Kafka, whose integers have a sign."""
-
-SEGMENT_BYTES_MIN = 64 * 1024
-"""The smallest segments that a request may ask for, unless log.segment.bytes.min says otherwise.
-
-Each segment costs files and descriptors, so one client could fill the disk's inodes and a broker's descriptors with tiny ones.
-Smaller values that are stored already stay in force, for without them a log would hold fewer and larger segments than before.
-"""
 
 
 @dataclass(frozen=True, slots=True)

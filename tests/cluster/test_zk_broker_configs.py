@@ -1,4 +1,4 @@
-"""Settings of running brokers on a live ZooKeeper: what is written is read, whatever people did there by other means."""
+"""Settings of running brokers and of groups on a live ZooKeeper: what is written is read, whatever people did there."""
 
 import asyncio
 
@@ -7,9 +7,10 @@ import pytest
 from ottla.wire.errors import StaleControllerEpoch
 from ottla.zk.broker_configs import load_broker_configs, set_broker_config
 from ottla.zk.election import ControllerTerm, OtherController, elect, take_over
+from ottla.zk.group_configs import load_group_configs, set_group_config
 from ottla.zk.membership import ensure_persistent_paths
 from ottla.zk.session.session import ZkSession
-from ottla.zk.znodes.config import BrokerConfigZnode
+from ottla.zk.znodes.config import BrokerConfigZnode, GroupConfigZnode
 from tests.conftest import OpenSession
 from tests.support.machine import scaled
 
@@ -61,3 +62,18 @@ async def test_controller_whose_term_is_over_writes_nothing(session: ZkSession, 
     with pytest.raises(StaleControllerEpoch):
         await set_broker_config(session, term, "", {"log.retention.ms": "5"})
     assert await load_broker_configs(session) == {}
+
+
+async def test_settings_of_groups_are_written_read_and_removed(session: ZkSession, term: ControllerTerm) -> None:
+    odd = "a/b %..\u00e9"
+    await session.delete(GroupConfigZnode.PARENT, -1)
+    assert await load_group_configs(session) == {}
+    async with asyncio.timeout(scaled(5)):
+        await set_group_config(session, term, odd, {"consumer.session.timeout.ms": "50000"})
+        await set_group_config(session, term, odd, {"consumer.session.timeout.ms": "60000"})
+        await set_group_config(session, term, "other", {"consumer.session.timeout.ms": "50000"})
+        await set_group_config(session, term, "other", {})
+        await set_group_config(session, term, "never", {})
+    await session.create(f"{GroupConfigZnode.PARENT}/nonsense", b"[]")
+    assert await load_group_configs(session) == {odd: {"consumer.session.timeout.ms": "60000"}}
+    assert sorted(await session.children(GroupConfigZnode.PARENT))[-1] == "nonsense"

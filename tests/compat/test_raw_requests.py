@@ -3,6 +3,7 @@
 import struct
 import time
 import zlib
+import uuid
 from typing import Any
 
 import confluent_kafka
@@ -22,6 +23,7 @@ JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE_GROUPS, API_VERSIONS = 11, 12, 13, 14, 15
 DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER, DESCRIBE_PRODUCERS = 35, 60, 61
 DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER = 32, 35, 60
 from tests.support.cluster import wait_until
+from tests.support.raw_consumer import RawConsumer
 from tests.support.raw_kafka import TIMEOUT_S, HungUp, RawKafka
 
 PRODUCE, FETCH, METADATA, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 3, 9, 10
@@ -189,6 +191,52 @@ def test_what_has_settings_is_listed(kafka_cluster: LocalCluster, make_topic: Ma
         assert {(kind, str(broker)) for kind in (4, 8) for broker in range(3)} | {(2, topic)} <= everything
         assert raw.ask(LIST_CONFIG_RESOURCES, 1, {"resource_types": [2, 77]})["error_code"] == 35
         assert _alive(raw)
+
+
+SESSION_TIMEOUT, HEARTBEAT_INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+
+def test_settings_of_a_group_count_for_its_members(
+    kafka_cluster: LocalCluster, make_topic: MakeTopic, name: str
+) -> None:
+    make_topic()
+    coordinator = _coordinator(kafka_cluster, name)
+
+    def alter(operation: int, group: str = name, **values: str) -> int:
+        named = {SESSION_TIMEOUT: values.get("session"), HEARTBEAT_INTERVAL: values.get("heartbeat")}
+        configs = [{"name": key, "config_operation": operation, "value": value} for key, value in named.items()]
+        asked = {
+            "resources": [{"resource_type": 32, "resource_name": group, "configs": configs}],
+            "validate_only": False,
+        }
+        with RawKafka(_address(kafka_cluster, (coordinator + 1) % 3)) as raw:
+            return int(raw.ask(INCREMENTAL_ALTER_CONFIGS, 1, asked)["responses"][0]["error_code"])
+
+    def described(broker: int) -> list[tuple[str, int, int]]:
+        resource = {"resource_type": 32, "resource_name": name, "configuration_keys": [HEARTBEAT_INTERVAL]}
+        asked = {"resources": [resource], "include_synonyms": True, "include_documentation": False}
+        with RawKafka(_address(kafka_cluster, broker)) as raw:
+            ((entry,),) = (one["configs"] for one in raw.ask(DESCRIBE_CONFIGS, 4, asked)["results"])
+        return [(entry["value"], entry["config_source"], len(entry["synonyms"]))]
+
+    def interval() -> int:
+        with RawConsumer(kafka_cluster, name, f"member-{uuid.uuid4()}") as member:
+            joined = member.join()
+            member.leave()
+            return joined.heartbeat_interval_ms
+
+    assert interval() == 5000
+    assert alter(SET, session="50000", heartbeat="7000") == 0
+    assert [described(broker) for broker in range(3)] == [[("7000", 8, 2)]] * 3
+    assert interval() == 7000
+    with RawKafka(_address(kafka_cluster, 0)) as raw:
+        listed = raw.ask(LIST_CONFIG_RESOURCES, 1, {"resource_types": [32]})["config_resources"]
+    assert {"resource_name": name, "resource_type": 32} in listed
+    assert alter(SET, session="7000", heartbeat="7000") == 40
+    assert alter(SET, group="", session="50000", heartbeat="7000") == 24
+    assert alter(DELETE) == 0
+    assert [described(broker) for broker in range(3)] == [[("5000", 5, 1)]] * 3
+    assert interval() == 5000
 
 
 LOGGER = "ottla.broker.api.control"

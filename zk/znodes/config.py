@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from ottla.wire.names import check_topic_name
+from ottla.zk.znodes.consumers import name_in_path
 from ottla.zk.znodes.json_fields import Fields, encode_json
 
 
@@ -51,3 +53,27 @@ class TopicConfigZnode:
     @classmethod
     def decode(cls, topic: str, data: bytes) -> "TopicConfigZnode":
         return cls(Fields(cls.path(topic), data).settings("config"))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfigZnode:
+    """/config/groups/<group>: what this group sets otherwise than the brokers' defaults."""
+
+    config: Mapping[str, str]
+
+    PARENT = "/config/groups"
+
+    @classmethod
+    def path(cls, group: str) -> str:
+        return f"{cls.PARENT}/{name_in_path(group)}"
+
+    @classmethod
+    def group_of(cls, child: str) -> str:
+        return unquote(child)
+
+    def encode(self) -> bytes:
+        return encode_json({"version": 1, "config": dict(self.config)})
+
+    @classmethod
+    def decode(cls, group: str, data: bytes) -> "GroupConfigZnode":
+        return cls(Fields(cls.path(group), data).settings("config"))

@@ -13,6 +13,7 @@ PERSISTENT_PATHS = (
     "/config/clients",
     "/config/users",
     "/config/brokers",
+    "/config/groups",
     "/config/ips",
     "/admin/delete_topics",
     "/isr_change_notification",

@@ -10,10 +10,12 @@ from ottla.broker.api.broker_loggers import BrokerLoggers
 from ottla.broker.api.controller.each import Controller, asked_by, check_count, each, present, timeout_s_of
 from ottla.broker.api.later import while_asked
 from ottla.broker.controller.api import Asked
+from ottla.broker.groups.limits import check_group_id
 from ottla.net.peer import Peer
 from ottla.net.reply import Reply
 from ottla.wire.admin import (
     BROKER_LOGGER_RESOURCE,
+    GROUP_RESOURCE,
     AlterConfigsRequest,
     AlterConfigsResponse,
     ConfigAlteration,
@@ -48,6 +50,7 @@ class ConfigHandlers:
         controller = present(self._controller)
 
         async def replace(resource: ConfigReplacement, asked: Asked) -> None:
+            _check_name(resource)
             await controller.replace_config(resource, asked, validate_only=request.validate_only)
 
         async def replace_all() -> Reply:
@@ -70,6 +73,7 @@ class ConfigHandlers:
         controller = present(self._controller)
 
         async def alter(resource: ConfigAlteration, asked: Asked) -> None:
+            _check_name(resource)
             await controller.alter_config(resource, asked, validate_only=request.validate_only)
 
         async def alter_all() -> Reply:
@@ -103,6 +107,11 @@ class ConfigHandlers:
         """Kafka's clients send settings of a broker to that broker, and others to whoever is near."""
         there = replace(request, any_broker=False)  # whoever is no controller any more says so
         return Reply(await self._ask_controller(there, kind, timeout_s_of(request.timeout_ms)))
+
+
+def _check_name(resource: ConfigReplacement | ConfigAlteration) -> None:
+    if resource.resource_type == GROUP_RESOURCE:
+        check_group_id(resource.name)
 
 
 T = TypeVar("T", ConfigReplacement, ConfigAlteration)

@@ -84,6 +84,14 @@ class WriteBrokerConfig(Caused):
 
 
 @dataclass(frozen=True)
+class WriteGroupConfig(Caused):
+    """Replace the settings of a group; report by ``group_config_changed``."""
+
+    name: str
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class WriteTopic(Caused):
     """Write a topic's assignment as it is by then, if nobody else has written it since; report by ``topic_written``."""
 
@@ -120,6 +128,7 @@ Action = (
     | CreatePartitions
     | WriteConfig
     | WriteBrokerConfig
+    | WriteGroupConfig
     | MarkForDeletion
     | RemoveTopic
     | ReadAgain

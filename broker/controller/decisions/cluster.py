@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla.broker.dynamic_config import ALL_BROKERS, CHANGEABLE
+from ottla.broker.group_configs import GROUP_CONFIGS, GROUPS_WITH_SETTINGS_MAX
 from ottla.broker.storage.config_kinds import CONFIG_VALUE_MAX
 from ottla.broker.storage.topic_configs import sensible_topic_config
-from ottla.wire.control import PartitionState, SettingsTold, TopicConfig
+from ottla.wire.control import GroupSettings, PartitionState, SettingsTold, TopicConfig
 from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.names import NO_EPOCH, TopicPartition
 from ottla.zk.metadata import LoadedTopic, VersionedState
@@ -123,6 +124,7 @@ class Cluster:
         self.brokers: dict[int, Broker] = {}
         self.topics: dict[str, Topic] = {}
         self.settings: dict[str, dict[str, str]] = {}
+        self.group_settings: dict[str, dict[str, str]] = {}
         """What brokers were told while they run: by the broker's number, and ALL_BROKERS."""
 
     def min_insync(self, default: int) -> int:
@@ -136,6 +138,17 @@ class Cluster:
                 name, {key: text for key, text in config.items() if key in CHANGEABLE and len(text) <= CONFIG_VALUE_MAX}
             )
             for name, config in self.settings.items()
+        )
+
+    def told_groups(self) -> tuple[GroupSettings, ...]:
+        """The settings of groups as brokers are told them; somebody may have written more by other means."""
+        known = sorted(self.group_settings.items())[:GROUPS_WITH_SETTINGS_MAX]
+        return tuple(
+            GroupSettings(
+                name,
+                {key: text for key, text in config.items() if key in GROUP_CONFIGS and len(text) <= CONFIG_VALUE_MAX},
+            )
+            for name, config in known
         )
 
     def broker_epoch(self, broker: int) -> int:

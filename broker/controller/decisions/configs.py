@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from ottla.broker.dynamic_config import plain_broker_config
+from ottla.broker.group_configs import plain_group_config
 from ottla.broker.storage.topic_configs import TOPIC_CONFIGS, plain_topic_config
 from ottla.wire.admin import ConfigChange, ConfigOperation, ConfigType
 from ottla.wire.errors import InvalidConfig, InvalidRequest
@@ -23,6 +24,11 @@ def changed_broker_config(config: Mapping[str, str], changes: Sequence[ConfigCha
         return plain_broker_config(one, name)
 
     return _changed(config, changes, plain)
+
+
+def changed_group_config(config: Mapping[str, str], changes: Sequence[ConfigChange]) -> dict[str, str]:
+    """The same for a group."""
+    return _changed(config, changes, plain_group_config)
 
 
 def check_segment_bytes(before: Mapping[str, str], after: Mapping[str, str], minimum: int) -> None:

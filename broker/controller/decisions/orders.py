@@ -63,6 +63,11 @@ class Orders:
         """Tell brokers who lives, and which topics are gone."""
         return self._news(brokers, [], [], deleted)
 
+    def group_settings(self, brokers: Iterable[int]) -> list[Action]:
+        """Tell brokers the settings of all groups that have some."""
+        self._version += 1
+        return [self._metadata(broker, [], [], groups=True) for broker in brokers]
+
     def delete_replicas(self, name: str, topic: Topic, brokers: Iterable[int]) -> list[Action]:
         """Have brokers delete what they hold of a topic."""
         actions: list[Action] = []
@@ -138,12 +143,14 @@ class Orders:
         *,
         full: bool = False,
         deleted: list[str] | None = None,
+        groups: bool = False,
     ) -> Tell:
         endpoints = self._cluster.endpoints()
         epoch = self._epoch_of(broker)
         request = UpdateMetadataRequest(
             self._id, self._epoch, epoch, full, endpoints, topics, states, deleted or [], self._version,
             settings=self._cluster.told_settings(),
+            groups=self._cluster.told_groups() if full or groups else None,
         )  # fmt: skip
         return Tell(broker, request)
 

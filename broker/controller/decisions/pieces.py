@@ -62,6 +62,7 @@ def _metadata(order: UpdateMetadataRequest) -> Iterator[UpdateMetadataRequest]:
             deleted=deleted,
             piece=number if order.full else 0,  # only what replaces all that was known must be taken as a whole
             more=number < last,
+            groups=order.groups if number == last else None,
         )
 
 

@@ -12,16 +12,24 @@ from ottla.broker.controller.decisions.actions import (
     MarkForDeletion,
     WriteBrokerConfig,
     WriteConfig,
+    WriteGroupConfig,
 )
 from ottla.broker.controller.decisions.cluster import Cluster, Topic
-from ottla.broker.controller.decisions.configs import changed_broker_config, changed_config, check_segment_bytes
+from ottla.broker.controller.decisions.configs import (
+    changed_broker_config,
+    changed_config,
+    changed_group_config,
+    check_segment_bytes,
+)
 from ottla.broker.controller.decisions.orders import Orders
 from ottla.broker.controller.decisions.placement import Racks, check_assignment, place
 from ottla.broker.controller.decisions.reassignment import Reassignment
 from ottla.broker.dynamic_config import ALL_BROKERS, is_broker_name, plain_broker_config
+from ottla.broker.group_configs import GROUPS_WITH_SETTINGS_MAX, check_group_times, plain_group_config
 from ottla.broker.storage.topic_configs import plain_topic_config
 from ottla.wire.admin import (
     BROKER_RESOURCE,
+    GROUP_RESOURCE,
     TOPIC_RESOURCE,
     ConfigAlteration,
     ConfigReplacement,
@@ -125,6 +133,8 @@ class Requests:
 
     def replace_config(self, resource: ConfigReplacement) -> list[Action]:
         """Replace all settings."""
+        if resource.resource_type == GROUP_RESOURCE:
+            return self._write_group(resource.name, plain_group_config(resource.config))
         if resource.resource_type == BROKER_RESOURCE:
             had, config = self._settings_of(resource.name), plain_broker_config(resource.config, resource.name)
             return [WriteBrokerConfig(resource.name, self._checked(had, config))]
@@ -133,12 +143,25 @@ class Requests:
 
     def alter_config(self, resource: ConfigAlteration) -> list[Action]:
         """Change some settings."""
+        if resource.resource_type == GROUP_RESOURCE:
+            of_group = self._cluster.group_settings.get(resource.name, {})
+            return self._write_group(resource.name, changed_group_config(of_group, resource.changes))
         if resource.resource_type == BROKER_RESOURCE:
             had = self._settings_of(resource.name)
             config = changed_broker_config(had, resource.changes, resource.name)
             return [WriteBrokerConfig(resource.name, self._checked(had, config))]
         had = self._configured(resource).config
         return [WriteConfig(resource.name, self._checked(had, changed_config(had, resource.changes)))]
+
+    def _write_group(self, name: str, config: dict[str, str]) -> list[Action]:
+        """Whether the group exists does not matter: settings may come before its first member."""
+        check_group_times(config)
+        known = self._cluster.group_settings
+        if config and name not in known and len(known) >= GROUPS_WITH_SETTINGS_MAX:
+            raise InvalidRequest(
+                f"{len(known)} groups have settings of their own; allowed are {GROUPS_WITH_SETTINGS_MAX}"
+            )
+        return [WriteGroupConfig(name, config)]
 
     def _checked(self, before: Mapping[str, str], after: dict[str, str]) -> dict[str, str]:
         check_segment_bytes(before, after, self._segment_bytes_min)
@@ -148,7 +171,7 @@ class Requests:
         if resource.resource_type != TOPIC_RESOURCE:
             raise InvalidRequest(
                 f"settings of resources of type {resource.resource_type} cannot be changed:"
-                f" only those of topics ({TOPIC_RESOURCE}) and brokers ({BROKER_RESOURCE})"
+                f" only those of topics ({TOPIC_RESOURCE}), brokers ({BROKER_RESOURCE}) and groups ({GROUP_RESOURCE})"
             )
         return self.topic(resource.name)
 

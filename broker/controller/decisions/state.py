@@ -16,11 +16,10 @@ from ottla.broker.controller.decisions.orders import Orders
 from ottla.broker.controller.decisions.reassignment import Reassignment
 from ottla.broker.controller.decisions.requests import Requests
 from ottla.broker.controller.decisions.unreachable_leaders import replace_unreachable
-from ottla.broker.storage.log_config import SEGMENT_BYTES_MIN
 from ottla.wire.admin import ElectionType
 from ottla.wire.control import LeaderAndIsrRequest
 from ottla.wire.errors import OttlaError, StaleBrokerEpoch
-from ottla.wire.names import TopicPartition
+from ottla.wire.names import SEGMENT_BYTES_MIN, TopicPartition
 from ottla.zk.metadata import LoadedTopic, PartitionStateChange, VersionedState
 
 __all__ = [
@@ -69,8 +68,11 @@ class ControllerState:
         topics: Iterable[LoadedTopic],
         deleting: Iterable[str],
         settings: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+        groups: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     ) -> list[Action]:
-        """The beginning of a term: everything was read. ``settings``: what brokers were told while they run."""
+        """The beginning of a term: everything was read. ``settings``: what brokers were told while they run; ``groups``:
+        the settings of single groups."""
+        self._cluster.group_settings = {name: dict(config) for name, config in groups.items()}
         self._cluster.settings = {name: dict(config) for name, config in settings.items()}
         self._cluster.topics = {loaded.name: Topic.of(loaded) for loaded in topics}
         self._cluster.brokers = dict(brokers)
@@ -302,6 +304,13 @@ class ControllerState:
         """A broker, or all of them, have new settings."""
         self._cluster.settings[name] = dict(config)
         return self._orders.live_brokers(sorted(self.brokers)) + self._leaders.elections()
+
+    def group_config_changed(self, name: str, config: Mapping[str, str]) -> list[Action]:
+        """A group has new settings, or none any more."""
+        self._cluster.group_settings.pop(name, None)
+        if config:
+            self._cluster.group_settings[name] = dict(config)
+        return self._orders.group_settings(sorted(self.brokers))
 
     def deletions_seen(self, names: Iterable[str]) -> list[Action]:
         """These topics are marked for deletion."""

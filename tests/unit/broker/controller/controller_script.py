@@ -14,6 +14,7 @@ from ottla.broker.controller.decisions.actions import (
     TellReplicas,
     WriteBrokerConfig,
     WriteConfig,
+    WriteGroupConfig,
     WriteStates,
     WriteTopic,
     caused_by,
@@ -245,6 +246,8 @@ class ControllerScript:
                 lines += [_told(action.broker, request, action.cause)] if request is not None else []
             elif isinstance(action, RemoveTopic):
                 lines.append(f"remove {action.name} [{action.cause}]")
+            elif isinstance(action, WriteGroupConfig):
+                lines.append(f"settings of group {action.name}:{_pairs(action.config)} [{action.cause}]")
             elif isinstance(action, WriteBrokerConfig):
                 lines.append(f"settings of broker {action.name or '<all>'}:{_pairs(action.config)} [{action.cause}]")
                 lines += self.show(self.controller.broker_config_changed(action.name, action.config))

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.controller.decisions.pieces import PIECE_BYTES, in_pieces
 from ottla.broker.storage.config_kinds import CONFIG_VALUE_MAX
 from ottla.broker.storage.topic_configs import parse_topic_config, plain_topic_config
 from ottla.wire.control import (
+    GroupSettings,
     LeaderAndIsrRequest,
     Order,
     PartitionState,
@@ -167,3 +169,19 @@ def test_a_setting_is_stored_as_it_is_read_and_has_a_limit() -> None:
     with pytest.raises(InvalidConfig) as refused:
         parse_topic_config({"x" * 900_000: "1"})
     assert len(str(refused.value)) < 1000
+
+
+def test_settings_of_groups_come_once_and_stay_until_others_come(large: UpdateMetadataRequest) -> None:
+    groups = (GroupSettings("g", {"consumer.session.timeout.ms": "50000"}),)
+    pieces = in_pieces(replace(large, groups=groups))
+    told = [piece.groups for piece in pieces if isinstance(piece, UpdateMetadataRequest)]
+    assert told == [None] * (len(pieces) - 1) + [groups]
+    known = view(*pieces)
+    heard: list[int] = []
+    known.on_group_settings.append(lambda: heard.append(1))
+    news = UpdateMetadataRequest(0, 1, 1, False, BROKERS, [], [], [], 1)
+    known.update(news)
+    assert (known.group_settings, heard) == ({"g": {"consumer.session.timeout.ms": "50000"}}, [])
+    assert known.as_update().groups == groups
+    known.update(replace(news, groups=()))
+    assert (known.group_settings, heard) == ({}, [1])

@@ -2,12 +2,13 @@
 
 import pytest
 
-from ottla.broker.controller.decisions.actions import WriteBrokerConfig, WriteConfig
+from ottla.broker.controller.decisions import requests as requests_module
+from ottla.broker.controller.decisions.actions import Tell, WriteBrokerConfig, WriteConfig, WriteGroupConfig
 from ottla.broker.controller.decisions.cluster import Broker
 from ottla.broker.controller.decisions.state import ControllerState
-from ottla.broker.storage.log_config import SEGMENT_BYTES_MIN
 from ottla.wire.admin import (
     BROKER_RESOURCE,
+    GROUP_RESOURCE,
     TOPIC_RESOURCE,
     ConfigAlteration,
     ConfigChange,
@@ -15,8 +16,10 @@ from ottla.wire.admin import (
     ConfigReplacement,
     NewTopic,
 )
+from ottla.wire.control import GroupSettings, UpdateMetadataRequest
 from ottla.wire.errors import InvalidConfig, InvalidRequest, StaleBrokerEpoch, TopicAlreadyExists, UnknownTopicId
 from ottla.wire.messages import BrokerEndpoint
+from ottla.wire.names import SEGMENT_BYTES_MIN
 from ottla.zk.metadata import LoadedTopic, VersionedState
 from ottla.zk.znodes.topics import PartitionStateZnode, TopicZnode
 
@@ -104,3 +107,54 @@ def test_operators_may_lower_the_smallest_segment() -> None:
     assert requests.replace_config(ConfigReplacement(TOPIC_RESOURCE, "orders", config)) == [
         WriteConfig("orders", config)
     ]
+
+
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+
+def test_settings_of_a_group_are_written_and_told_to_all_brokers() -> None:
+    made = controller()
+    change = [ConfigChange(SESSION, ConfigOperation.SET, " 050000 "), ConfigChange(HEARTBEAT, ConfigOperation.DELETE)]
+    assert made.requests.alter_config(ConfigAlteration(GROUP_RESOURCE, "g", change)) == [
+        WriteGroupConfig("g", {SESSION: "50000"})
+    ]
+    (told,) = made.group_config_changed("g", {SESSION: "50000"})
+    assert isinstance(told, Tell)
+    assert isinstance(told.request, UpdateMetadataRequest)
+    assert told.request.groups == (GroupSettings("g", {SESSION: "50000"}),)
+    more = ConfigReplacement(GROUP_RESOURCE, "g", {HEARTBEAT: "1000"})
+    assert made.requests.replace_config(more) == [WriteGroupConfig("g", {HEARTBEAT: "1000"})]
+    (other,) = made.broker_config_changed("", {})[:1]
+    assert isinstance(other, Tell)
+    assert isinstance(other.request, UpdateMetadataRequest)
+    assert other.request.groups is None, "as they were"
+    (told,) = made.group_config_changed("g", {})
+    assert isinstance(told, Tell)
+    assert isinstance(told.request, UpdateMetadataRequest)
+    assert told.request.groups == ()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {SESSION: "999"},
+        {SESSION: "soon"},
+        {HEARTBEAT: "99"},
+        {HEARTBEAT: "5000", SESSION: "5000"},
+        {"share.session.timeout.ms": "50000"},
+    ],
+)
+def test_senseless_settings_of_a_group_are_refused(config: dict[str, str]) -> None:
+    with pytest.raises(InvalidConfig):
+        controller().requests.replace_config(ConfigReplacement(GROUP_RESOURCE, "g", config))
+
+
+def test_groups_with_settings_of_their_own_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = controller()
+    monkeypatch.setattr(requests_module, "GROUPS_WITH_SETTINGS_MAX", 1)
+    made.group_config_changed("g", {SESSION: "50000"})
+    one = {SESSION: "60000"}
+    assert made.requests.replace_config(ConfigReplacement(GROUP_RESOURCE, "g", one)) == [WriteGroupConfig("g", one)]
+    assert made.requests.replace_config(ConfigReplacement(GROUP_RESOURCE, "h", {})) == [WriteGroupConfig("h", {})]
+    with pytest.raises(InvalidRequest, match="allowed are 1"):
+        made.requests.replace_config(ConfigReplacement(GROUP_RESOURCE, "h", one))
