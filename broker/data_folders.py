@@ -9,6 +9,9 @@ from ottla.broker.storage.producers.memory import ProducerMemory
 from ottla.broker.storage.segments.open_files import OpenFiles
 from ottla.wire.errors import ConfigError
 
+ROLL_INTERVAL_MS = 1_000
+"""However far apart the timestamps of a producer are, they begin at most one small segment a second in each partition."""
+
 
 async def open_log_dirs(config: BrokerConfig, cluster: str, open_files: OpenFiles | None = None) -> list[LogDir]:
     """Open all data folders. ConfigError if one of them cannot be used."""
@@ -54,4 +57,5 @@ def log_defaults(config: BrokerConfig) -> LogConfig:
         message_timestamp_before_max_ms=config.log_message_timestamp_before_max_ms,
         message_timestamp_after_max_ms=config.log_message_timestamp_after_max_ms,
         flush_policy=config.log_flush_policy,
+        roll_interval_ms=ROLL_INTERVAL_MS,
     )

@@ -26,7 +26,7 @@ from ottla.broker.storage.log_loading import LoadedLog, Precautions, load_log
 from ottla.broker.storage.partition_folder import claim_folder
 from ottla.broker.storage.producers.memory import ProducerMemory
 from ottla.broker.storage.retention import NO_LIMITS, Limits, SegmentAge, expired
-from ottla.broker.storage.segments.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX, BatchPlace
+from ottla.broker.storage.segments.index import RELATIVE_OFFSET_MAX, BatchPlace
 from ottla.broker.storage.segments.open_files import OpenFiles
 from ottla.broker.storage.segments.segment_files import DELETED_SUFFIX
 from ottla.broker.storage.segments.segments import Segments
@@ -229,17 +229,13 @@ class Log:
 
     def should_roll(self, incoming_bytes: int, last_offset: int, max_timestamp: int) -> bool:
         """Whether these records would make the active segment too large or too long in time."""
-        active = self._segments.active
-        size = active.size
-        if not size:
+        active, config = self._segments.active, self.config
+        if not active.size:
             return False
-        too_old = (
-            active.first_timestamp != NO_TIMESTAMP and max_timestamp - active.first_timestamp > self.config.segment_ms
-        )
         return (
-            size + incoming_bytes > self.config.segment_bytes
+            active.size + incoming_bytes > config.segment_bytes
             or last_offset - active.base_offset > RELATIVE_OFFSET_MAX
-            or too_old
+            or self._segments.is_due_by_time(max_timestamp, config.segment_ms, config.roll_interval_ms)
         )
 
     # --- reading ---

@@ -34,6 +34,8 @@ class LogConfig:
     message_timestamp_before_max_ms: int = LONG_MAX
     message_timestamp_after_max_ms: int = 3600 * 1000
     flush_policy: str = FLUSH_OS
+    roll_interval_ms: int = 0
+    """A segment of less than SEGMENT_BYTES_MIN is not rolled for its timestamps within this time after the last roll."""
 
     def with_topic_config(self, topic_config: Mapping[str, ConfigValue]) -> "LogConfig":
         """These broker defaults, overridden by what ``parse_topic_config`` gave for a topic."""

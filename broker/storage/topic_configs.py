@@ -159,7 +159,10 @@ TOPIC_CONFIGS: dict[str, TopicSetting] = {
     "segment.jitter.ms": _ignored(
         integer(0), "0", "log.roll.jitter.ms", "the timestamps of a partition's own records time its segments"
     ),
-    "segment.ms": TopicSetting(integer(1), "a segment of a log spans at most this time", "log.roll.ms"),
+    "segment.ms": TopicSetting(
+        integer(1), "a segment of a log spans at most this time; below 64 KB it is rolled once a second at most",
+        "log.roll.ms",
+    ),
     "unclean.leader.election.enable": TopicSetting(
         boolean(), "whether a replica that may lack acknowledged records is elected where no other one lives",
         "unclean.leader.election.enable", "false",

@@ -6,6 +6,7 @@ reads never take it.
 
 import os
 import threading
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from operator import attrgetter
@@ -13,11 +14,12 @@ from pathlib import Path
 
 from ottla.broker.storage.checkpoint_file import sync_folder
 from ottla.broker.storage.disk_health import is_shortage
-from ottla.broker.storage.segments.index import BatchPlace
+from ottla.broker.storage.segments.index import NO_TIMESTAMP, BatchPlace
 from ottla.broker.storage.segments.open_files import OpenFiles
 from ottla.broker.storage.segments.segment import Segment
 from ottla.broker.storage.segments.segment_files import sync_index
 from ottla.wire.errors import CorruptMessage
+from ottla.wire.names import SEGMENT_BYTES_MIN
 
 FLUSHED_AT_ONCE = 8
 """How many segments are flushed before the next ones are: each takes one more descriptor meanwhile."""
@@ -37,6 +39,7 @@ class Segments:
         self.active = segments[-1]
         self.flushed_up_to = flushed_up_to
         self._flush_target = 0
+        self._rolled_at = float("-inf")
         self._folder_changed = True
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
@@ -113,6 +116,16 @@ class Segments:
                     return segment.read(batch.position, batch.position + batch.size)
         return None
 
+    def is_due_by_time(self, max_timestamp: int, segment_ms: int, roll_interval_ms: int) -> bool:
+        """Whether records of this timestamp belong into a new segment; never two within an interval while they are small.
+
+        Timestamps are the producer's: each of its batches could begin a segment, with its files and descriptors.
+        """
+        active = self.active
+        if active.first_timestamp == NO_TIMESTAMP or max_timestamp - active.first_timestamp <= segment_ms:
+            return False
+        return active.size >= SEGMENT_BYTES_MIN or time.monotonic() - self._rolled_at >= roll_interval_ms / 1000
+
     def could_roll(self) -> bool:
         """Start a new segment, so that the active one can be deleted; False if there is no room for that yet."""
         try:
@@ -135,6 +148,7 @@ class Segments:
             following.use(self._open_files)
             last.seal()
             self.active = following
+            self._rolled_at = time.monotonic()
             self._list.append(following)
             self._folder_changed = True
 

@@ -11,6 +11,7 @@ from ottla.wire.errors import (
     OffsetOutOfRange,
     RecordListTooLarge,
 )
+from ottla.wire.names import SEGMENT_BYTES_MIN
 from tests.support.logs import fill, offsets_in, read_all, segment_count
 
 # --- appending ---
@@ -131,6 +132,18 @@ def test_the_log_rolls_at_segment_bytes_and_reads_go_across(open_log, make_batch
     assert offsets_in(read_all(log, 2)) == list(range(2, 10))
     views = log.read(2, 500, up_to=10, at_least_one=False)
     assert [offsets_in(bytes(view)) for view in views] == [[2], [3, 4, 5], [6]]
+
+
+def test_small_segments_are_rolled_for_timestamps_once_in_an_interval(open_log, make_batch, tmp_path):
+    """Else a producer begins one with each batch, and each has files and descriptors."""
+    log = open_log(segment_ms=1, roll_interval_ms=3_600_000)
+    for number in range(50):
+        log.append_as_leader(make_batch(timestamp=1000 * number), 0, 0)
+    assert len(list((tmp_path / "t-0").glob("*.log"))) == 2
+    large = SEGMENT_BYTES_MIN // 2
+    for number in range(50, 56):
+        log.append_as_leader(make_batch(size=large, timestamp=1000 * number), 0, 0)
+    assert len(list((tmp_path / "t-0").glob("*.log"))) == 4, "one more for each 64 KB"
 
 
 def test_the_log_rolls_at_segment_ms_counted_from_the_first_timestamp(open_log, make_batch):
