@@ -4,12 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ottla.wire.batch import CODEC_MASK, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC_COLUMNS, Buffer, Codec
-from ottla.wire.errors import UnsupportedCompressionType
 from ottla.wire.kafka.primitives import INT32
 
 PRODUCE_ZSTD_FROM: Final = 7
-FETCH_ZSTD_FROM: Final = 10
-"""Clients of older versions do not know zstd (KIP-110)."""
+"""Producers of older versions do not know zstd (KIP-110). As in Kafka, fetches of all versions get what is stored."""
 
 LENGTH_AT: Final = 8
 MAGIC_AT: Final = 16
@@ -48,18 +46,3 @@ def has_zstd(records: Buffer) -> bool:
             return False
         position += size
     return False
-
-
-def before_zstd(views: Sequence[Buffer]) -> list[Buffer]:
-    """The stored batches before the first one of zstd; UnsupportedCompressionType if it is the first of all."""
-    if not any(map(has_zstd, views)):
-        return list(views)
-    found: list[Buffer] = []
-    for batch in (batch for view in views for batch in batches_of(view)):
-        if has_zstd(batch):
-            if not found:
-                why = f"records are compressed with zstd, which Fetch has from version {FETCH_ZSTD_FROM} on"
-                raise UnsupportedCompressionType(why)
-            break
-        found.append(batch)
-    return found

@@ -19,7 +19,7 @@ from ottla.wire.framing import FRAME_MAX, LENGTH
 from ottla.wire.kafka import fetch, produce, schemas
 from ottla.wire.kafka.api import Asked, error_values
 from ottla.wire.kafka.apis import APIS
-from ottla.wire.kafka.batches import FETCH_ZSTD_FROM, any_columnar, before_zstd
+from ottla.wire.kafka.batches import any_columnar
 from ottla.wire.kafka.primitives import INT16, INT32, Reader
 from ottla.wire.kafka.refused import REFUSED, refusal
 from ottla.wire.kafka.topic_ids import TopicIds
@@ -165,12 +165,7 @@ class KafkaDialect:
             share = min(left, CONVERTED_MAX // len(filled))
             try:
                 records[number], weight = self._convert(part.topic, part.partition, views[number], share)
-                if request.version < FETCH_ZSTD_FROM:
-                    records[number] = before_zstd(records[number])
-            except (
-                OttlaError
-            ) as error:  # a damaged batch is an error of its partition only, and so is one of an unknown codec
-                records[number] = []
+            except OttlaError as error:  # a damaged batch is an error of its partition only
                 part.error_code, part.error_message = error.code, str(error)
                 continue
             left -= weight
