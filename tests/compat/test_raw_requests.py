@@ -2,8 +2,8 @@
 
 import struct
 import time
-import zlib
 import uuid
+import zlib
 from typing import Any
 
 import confluent_kafka
@@ -15,21 +15,15 @@ from ottla.wire.batch import MAGIC_COLUMNS, MAGIC_KAFKA, Codec
 from ottla.wire.kafka.batches import batches_of
 from ottla.wire.records import encode_batch
 from tests.compat.conftest import MakeTopic
-from tests.support.kafka_clients import WAIT_S
-from tests.support.raw_kafka import HungUp, RawKafka
-
-PRODUCE, FETCH, METADATA, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 3, 9, 10
-JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE_GROUPS, API_VERSIONS = 11, 12, 13, 14, 15, 18
-DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER, DESCRIBE_PRODUCERS = 35, 60, 61
-DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER = 32, 35, 60
 from tests.support.cluster import wait_until
+from tests.support.kafka_clients import WAIT_S
 from tests.support.raw_consumer import RawConsumer
 from tests.support.raw_kafka import TIMEOUT_S, HungUp, RawKafka
 
 PRODUCE, FETCH, METADATA, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 3, 9, 10
 JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE_GROUPS, API_VERSIONS = 11, 12, 13, 14, 15, 18
-ALTER_REPLICA_LOG_DIRS, INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES = 34, 44, 74
-DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS = 32, 35, 60, 75
+DESCRIBE_CONFIGS, ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, INCREMENTAL_ALTER_CONFIGS = 32, 34, 35, 44
+DESCRIBE_CLUSTER, DESCRIBE_PRODUCERS, LIST_CONFIG_RESOURCES, DESCRIBE_TOPIC_PARTITIONS = 60, 61, 74, 75
 
 
 def _address(cluster: LocalCluster, broker: int) -> str:
@@ -355,6 +349,8 @@ def test_who_looks_for_the_coordinator_of_a_transaction_is_told_why_there_is_non
         if version == 6:
             told = raw.ask(FIND_COORDINATOR, version, {"key_type": 2, "coordinator_keys": ["g:t:0"]})
             assert told["coordinators"][0]["error_code"] == 42, "share groups"
+
+
 @pytest.mark.parametrize("version", range(1, 5))
 def test_settings_are_described_with_types_documentation_and_the_brokers_names(
     kafka_cluster: LocalCluster, make_topic: MakeTopic, version: int
