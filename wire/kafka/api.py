@@ -50,6 +50,11 @@ def error_values(error: OttlaError) -> dict[str, Any]:
     return {"error_code": error.code, "error_message": str(error)}
 
 
+def host_of(address: str) -> str:
+    """The address of a member as Kafka's brokers return it: Java writes a host without a name so."""
+    return f"/{address}" if address else ""
+
+
 def failed_at_top(request: IncomingRequest, error: OttlaError) -> Values:
     """For answers that have one error for everything."""
     return error_values(error)

@@ -13,8 +13,7 @@ from ottla.wire.consumer_groups import (
 )
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import NO_ERROR, OttlaError
-from ottla.wire.kafka.api import Asked, KafkaApi, Read, error_values, failed_at_top
-from ottla.wire.kafka.groups import host_of
+from ottla.wire.kafka.api import Asked, KafkaApi, Read, error_values, failed_at_top, host_of
 from ottla.wire.kafka.operations import NOT_ASKED, OF_GROUP
 from ottla.wire.kafka.primitives import NO_UUID
 from ottla.wire.kafka.schemas import Values

@@ -25,7 +25,7 @@ from ottla.wire.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from ottla.wire.kafka.api import Asked, KafkaApi, Read, error_values, failed_at_top
+from ottla.wire.kafka.api import Asked, KafkaApi, Read, error_values, failed_at_top, host_of
 from ottla.wire.kafka.operations import OF_GROUP
 from ottla.wire.kafka.schemas import Values
 from ottla.wire.messages import Api
@@ -180,11 +180,6 @@ def _group(group: DescribedGroup) -> dict[str, Any]:
             for member in group.members
         ],
     }
-
-
-def host_of(address: str) -> str:
-    """The address of a member as Kafka's brokers tell it: Java writes a host without a name so."""
-    return f"/{address}" if address else ""
 
 
 def failed_describe(request: IncomingRequest, error: OttlaError) -> Values:
