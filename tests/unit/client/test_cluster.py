@@ -14,6 +14,7 @@ from ottla.wire.errors import NoBrokersAvailable, UnknownTopicOrPartition
 from ottla.wire.messages import BrokerEndpoint, Message, Request
 from ottla.wire.names import TopicPartition
 from ottla.wire.requests import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
+from tests.support.machine import scaled
 
 M = TypeVar("M", bound=Message)
 
@@ -162,11 +163,12 @@ class CountingCluster(ToldCluster):
 async def test_what_does_not_exist_is_asked_for_with_growing_pauses_however_many_want_it(callers: int) -> None:
     """A hundred calls for missing topics sent a thousand Metadata requests in five seconds: each call two for each attempt."""
     cluster = CountingCluster()
-    attempts = list(accumulate(0.8 * min(0.05 * 2**n, 1.0) for n in range(10)))  # the shortest pauses that there are
-    wanted = [cluster.topic(f"missing-{number}", 1.0) for number in range(callers)]
+    seconds = scaled(0.5)
+    attempts = list(accumulate(0.8 * min(0.05 * 2**n, 1.0) for n in range(50)))  # the shortest pauses that there are
+    wanted = [cluster.topic(f"missing-{number}", seconds) for number in range(callers)]
     errors = await asyncio.gather(*wanted, return_exceptions=True)
     assert {type(error) for error in errors} == {UnknownTopicOrPartition}
-    most = 1 + sum(begins < 1.0 for begins in attempts)
+    most = 1 + sum(begins < seconds for begins in attempts)
     assert 3 <= cluster.asked <= most if callers == 1 else cluster.asked <= 5 * most
 
 
