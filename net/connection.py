@@ -22,6 +22,7 @@ from ottla.wire.dialect import Dialect, IncomingRequest, UnreadableRequest
 from ottla.wire.errors import RemoteProtocolError
 from ottla.wire.framing import FRAME_MAX, BufferPool, FrameReader
 from ottla.wire.messages import Api
+from ottla.wire.request_limits import FIRST_FRAME_MAX
 
 PROVING = (Api.API_VERSIONS, Api.BROKER_HANDSHAKE)
 """What a peer may ask before it has proven to be a broker, where only brokers are served."""
@@ -40,7 +41,7 @@ class Limits:
     """What one peer, and all together, may cost."""
 
     frame_max: int = FRAME_MAX
-    first_frame_max: int = 64 * 1024  # before a peer has sent one sensible request, or the head of a larger one
+    first_frame_max: int = FIRST_FRAME_MAX  # of any request; of all before a peer is believed (Connection._is_believed)
     pending_frames_bytes: int = 512 * 1024 * 1024  # half-received frames of all connections together
     connections: int = 10_000
     connections_per_ip: int = 5_000
@@ -84,8 +85,9 @@ class Connection(asyncio.BufferedProtocol):
         self._turn = host.turn
         self._busy = busy_poll()
         self._limits = host.limits
-        self._reader = FrameReader(host.pool, host.limits.first_frame_max)
-        self._reader.on_longer = self._first_frame_max
+        self._reader = FrameReader(host.pool, min(host.limits.first_frame_max, host.limits.frame_max))
+        self._reader.longest = host.limits.frame_max
+        self._reader.on_longer = self._longest_frame
         self._transport: asyncio.Transport | None = None
         self._dialect: Dialect | None = None
         self._answers = Answers(self._promise_kept, lambda: self._stalled_at is None)
@@ -191,10 +193,7 @@ class Connection(asyncio.BufferedProtocol):
         if dialect is None:
             dialect = self._dialect = self._pick_dialect(frame)
         request = dialect.read_request(frame)
-        if not self._greeted:
-            self._greeted = True
-            self._reader.frame_max = self._limits.frame_max
-            self._reader.on_longer = None
+        self._greeted = True
         if isinstance(request, UnreadableRequest):
             self._answer(dialect.encode_error(request, request.error))
             return
@@ -213,10 +212,23 @@ class Connection(asyncio.BufferedProtocol):
         elif reply is not None:
             self._promise(request, reply if isinstance(reply, Later) else LaterFromFuture(reply))
 
-    def _first_frame_max(self, head: memoryview) -> int:
-        """How long the first frame may be, which begins so."""
-        known = any(dialect.begins(head) for dialect in self._host.dialects)
-        return self._limits.frame_max if known else self._limits.first_frame_max
+    @property
+    def _is_believed(self) -> bool:
+        """Whether the peer may send large requests: it has sent a valid one. (Where peers must authenticate: it has.)"""
+        return self._greeted
+
+    def _longest_frame(self, head: memoryview) -> int:
+        """How long a frame may be that begins so, which is longer than ``first_frame_max``.
+
+        The first request of a peer may be a large one only if it is a Produce of Kafka's: some of its clients never greet, and
+        the first that they say to a leader is a megabyte of records.
+        """
+        limits = self._limits
+        allowed = 0
+        for dialect in (self._dialect,) if self._dialect is not None else self._host.dialects:
+            if self._is_believed or dialect.is_produce(head):
+                allowed = max(allowed, dialect.frame_max(head))
+        return min(max(allowed, limits.first_frame_max), limits.frame_max)
 
     def _pick_dialect(self, frame: memoryview) -> Dialect:
         for dialect in self._host.dialects:

@@ -69,9 +69,12 @@ class Dialect(Protocol):
         """Whether a connection whose first frame is this speaks it."""
         ...
 
-    def begins(self, head: memoryview) -> bool:
-        """Whether a request that is known begins with these bytes (framing.HEAD_SIZE of them). Then a connection's first frame
-        may be as long as any: not all clients greet, and the first that some say to a leader is a megabyte of records."""
+    def frame_max(self, head: memoryview) -> int:
+        """How long a request may be that begins with these bytes (framing.HEAD_SIZE of them); 0 if it is none that is known."""
+        ...
+
+    def is_produce(self, head: memoryview) -> bool:
+        """Whether a request that brings records begins so, which may be the first that a client says: not all of them greet."""
         ...
 
     def read_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:

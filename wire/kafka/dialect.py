@@ -25,6 +25,7 @@ from ottla.wire.kafka.refused import REFUSED, refusal
 from ottla.wire.kafka.topic_ids import TopicIds
 from ottla.wire.kafka.written_answers import WrittenAnswers
 from ottla.wire.messages import ACKS_NONE, Api, Message
+from ottla.wire.request_limits import limit_of
 from ottla.wire.requests import ApiRange, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 
 Convert = Callable[[str, int, Sequence[Buffer], int], tuple[list[Buffer], int]]
@@ -69,10 +70,13 @@ class KafkaDialect:
     def speaks(self, body: memoryview) -> bool:
         return len(body) >= _HEAD_MIN and body[0] == 0 and body[1] <= API_MAX
 
-    def begins(self, head: memoryview) -> bool:
+    def frame_max(self, head: memoryview) -> int:
         api, version = int(INT16.unpack_from(head, 0)[0]), int(INT16.unpack_from(head, 2)[0])
         oldest, newest = self._ranges.get(api, (0, -1))
-        return oldest <= version <= newest
+        return limit_of(api).frame_max if oldest <= version <= newest else 0
+
+    def is_produce(self, head: memoryview) -> bool:
+        return int(INT16.unpack_from(head, 0)[0]) == _PRODUCE and self.frame_max(head) > 0
 
     # --- requests ------------------------------------------------------------------------------------------------------
 
@@ -96,7 +100,7 @@ class KafkaDialect:
             raise RemoteProtocolError(f"api {api} version {version}: {error}") from None
 
     def _read(self, body: memoryview, api: int, version: int, correlation_id: int) -> IncomingRequest:
-        reader = Reader(body, 8, flexible=False)
+        reader = Reader(body, 8, False, limit_of(api).elements_max)
         client_id = (reader.text() or "")[:CLIENT_ID_MAX]
         reader.flexible = self._is_flexible(api, version)
         reader.tags()

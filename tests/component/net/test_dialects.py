@@ -12,6 +12,7 @@ from ottla.net.reply import Later, Reply
 from ottla.wire.batch import Buffer
 from ottla.wire.dialect import IncomingRequest, UnreadableRequest
 from ottla.wire.errors import InvalidRequest, LocalProtocolError, OttlaError, RemoteProtocolError, UnsupportedVersion
+from ottla.wire.framing import FRAME_MAX
 from ottla.wire.messages import Api, Message
 from ottla.wire.native import NATIVE
 from ottla.wire.requests import ApiRange, ApiVersionsRequest, FetchResponse, MetadataRequest
@@ -35,7 +36,10 @@ class Telegrams:
     def speaks(self, body: memoryview) -> bool:
         return body[0] == ord("!")
 
-    def begins(self, head: memoryview) -> bool:
+    def frame_max(self, head: memoryview) -> int:
+        return FRAME_MAX if self.is_produce(head) else 0
+
+    def is_produce(self, head: memoryview) -> bool:
         return head[0] == ord("!")
 
     def read_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:

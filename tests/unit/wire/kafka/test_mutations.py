@@ -72,7 +72,7 @@ def test_many_small_elements_are_refused_before_they_are_made() -> None:
     body = (90_000_000).to_bytes(4, "big") + bytes(1_000_000)
     with pytest.raises(RemoteProtocolError, match="elements"):
         DIALECT.read_request(memoryview(frame(3, 1, False, body)))
-    topic = b"\0\1t" + (60_000).to_bytes(4, "big") + bytes(240_000)
+    topic = b"\0\1t" + (100_000).to_bytes(4, "big") + bytes(400_000)
     nested = (5).to_bytes(4, "big") + topic * 5
     with pytest.raises(RemoteProtocolError, match="elements"):
         DIALECT.read_request(memoryview(frame(9, 1, False, b"\0\1g" + nested)))
