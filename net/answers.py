@@ -6,7 +6,7 @@ import mmap
 from collections import deque
 from collections.abc import Callable
 
-from ottla.net.reply import Later, Reply
+from ottla.net.reply import NO_REPLY, Later, Reply
 from ottla.wire.batch import Buffer
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import InvalidRequest, LocalProtocolError, UnknownServerError
@@ -111,6 +111,8 @@ class _Conversion:
 
 def must_be_converted(request: IncomingRequest, reply: Reply) -> bool:
     """Whether encoding the answer would keep the event loop for too long."""
+    if request.is_long:
+        return reply is not NO_REPLY
     message = reply.message
     return bool(reply.attachments) and message is not None and request.dialect.converts(message, reply.attachments)
 
@@ -118,6 +120,8 @@ def must_be_converted(request: IncomingRequest, reply: Reply) -> bool:
 def encode(request: IncomingRequest, reply: Reply) -> list[Buffer]:
     """An answer as its request's dialect has it."""
     dialect = request.dialect
+    if reply is NO_REPLY:
+        return []
     if reply.error is not None or reply.message is None:
         return dialect.encode_error(request, reply.error or UnknownServerError())
     try:

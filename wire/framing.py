@@ -166,6 +166,20 @@ class FrameReader:
             raise RemoteProtocolError(f"a frame of {size} bytes; allowed are 1 to {allowed}{_guess(size)}")
         return True
 
+    def detach_frame(self, frame: memoryview) -> tuple[memoryview, int]:
+        """The frame that was given out last, as memory that is not used again, and its size: the pool counts it until somebody
+        calls ``release`` with that."""
+        if self._buffer is not None and self._start == self._end:
+            size = len(self._buffer)
+            self._forget()
+            return frame, size
+        own = bytearray(frame)  # records are stamped in place
+        self._pool.in_use += len(own)
+        return memoryview(own), len(own)
+
+    def release(self, size: int) -> None:
+        self._pool.in_use -= size
+
     def keep(self) -> None:
         """Nothing more is taken for now: what is left in the shared buffer must not be overwritten by the next stream."""
         if self._buffer is None and self._end > self._start:

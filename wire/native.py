@@ -29,7 +29,7 @@ from ottla.wire.errors import (
 )
 from ottla.wire.framing import FRAME_MAX, LENGTH, LENGTH_SIZE
 from ottla.wire.messages import Api, Message, Request
-from ottla.wire.request_limits import limit_of
+from ottla.wire.request_limits import INLINE_HEAD_MAX, LongRequest, limit_of
 from ottla.wire.requests import ApiRange
 
 REQUEST_MARK: Final = 0x96  # msgpack's array of six
@@ -117,6 +117,18 @@ class NativeDialect:
 
     def read_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
         head, tail = _split(body, REQUEST_MARK)
+        if INLINE_HEAD_MAX < len(head) <= REQUEST_HEAD_MAX:
+            raise LongRequest
+        return self._read(head, tail)
+
+    def read_long_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
+        head, tail = _split(body, REQUEST_MARK)
+        request = self._read(head, tail)
+        if isinstance(request, IncomingRequest):
+            request.is_long = True
+        return request
+
+    def _read(self, head: memoryview, tail: memoryview) -> IncomingRequest | UnreadableRequest:
         if len(head) > REQUEST_HEAD_MAX:
             raise RemoteProtocolError(
                 f"a request of {len(head)} bytes without its records; allowed are {REQUEST_HEAD_MAX}"

@@ -15,11 +15,24 @@ FIRST_FRAME_MAX: Final = 64 * KIB
 """Of any request, and of all of a connection until it has sent a valid one. (Produce is the exception: net/connection.py.)"""
 
 
+class LongRequest(Exception):
+    """A request has more elements than may be read on the event loop."""
+
+
 class RequestLimit(NamedTuple):
     frame_max: int
     """Bytes of the frame, without its length."""
     elements_max: int
 
+
+INLINE_ELEMENTS_MAX: Final = 500
+"""A request with more elements is *long*: it is read in a thread, and handled in slices (net/connection.py)."""
+
+INLINE_RECORDS_MAX: Final = 2_000
+"""The same for Produce and Fetch, which come often and whose reading is compiled."""
+
+INLINE_HEAD_MAX: Final = 64 * KIB
+"""The same for the head of a native request, whose elements are not counted."""
 
 ANY_FRAME: Final = 2**31 - 1
 """As long as ``socket.request.max.bytes`` allows."""

@@ -2,8 +2,9 @@
 
 import asyncio
 
-from ottla.broker.api.later import later
+from ottla.broker.api.later import later, while_asked
 from ottla.broker.api.parts import check_parts, client_error
+from ottla.broker.api.slices import Slices
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
@@ -36,12 +37,18 @@ class ListOffsetsHandler:
         request = incoming.message
         assert isinstance(request, ListOffsetsRequest)
         check_parts(request.parts)
+        if incoming.is_long:
+            return while_asked(self._search(request.parts))
         if any(_is_searched(part) for part in request.parts):
             return later(self._search(request.parts))
         return Reply(ListOffsetsResponse([self._end_of(part) for part in request.parts]))
 
     async def _search(self, parts: list[ListOffsetsPart]) -> Reply:
-        found = [await self._find(part) if _is_searched(part) else self._end_of(part) for part in parts]
+        slices = Slices()
+        found: list[ListOffsetsPartResult] = []
+        for part in parts:
+            found.append(await self._find(part) if _is_searched(part) else self._end_of(part))
+            await slices.rest()
         return Reply(ListOffsetsResponse(found))
 
     def _end_of(self, part: ListOffsetsPart) -> ListOffsetsPartResult:

@@ -25,7 +25,7 @@ from ottla.wire.kafka.refused import REFUSED, refusal
 from ottla.wire.kafka.topic_ids import TopicIds
 from ottla.wire.kafka.written_answers import WrittenAnswers
 from ottla.wire.messages import ACKS_NONE, Api, Message
-from ottla.wire.request_limits import limit_of
+from ottla.wire.request_limits import INLINE_ELEMENTS_MAX, INLINE_RECORDS_MAX, limit_of
 from ottla.wire.requests import ApiRange, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 
 Convert = Callable[[str, int, Sequence[Buffer], int], tuple[list[Buffer], int]]
@@ -81,6 +81,15 @@ class KafkaDialect:
     # --- requests ------------------------------------------------------------------------------------------------------
 
     def read_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
+        return self._read_request(body, False)
+
+    def read_long_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
+        request = self._read_request(body, True)
+        if isinstance(request, IncomingRequest):
+            request.is_long = True
+        return request
+
+    def _read_request(self, body: memoryview, is_long: bool) -> IncomingRequest | UnreadableRequest:
         if len(body) < _HEAD_MIN:
             raise RemoteProtocolError(f"a request of {len(body)} bytes")
         api, version = int(INT16.unpack_from(body, 0)[0]), int(INT16.unpack_from(body, 2)[0])
@@ -95,12 +104,14 @@ class KafkaDialect:
         if api in REFUSED:
             return UnreadableRequest(self, api, version, correlation_id, refusal(api))
         try:
-            return self._read(body, api, version, correlation_id)
+            return self._read(body, api, version, correlation_id, is_long)
         except InvalidRequest as error:
             raise RemoteProtocolError(f"api {api} version {version}: {error}") from None
 
-    def _read(self, body: memoryview, api: int, version: int, correlation_id: int) -> IncomingRequest:
+    def _read(self, body: memoryview, api: int, version: int, correlation_id: int, is_long: bool) -> IncomingRequest:
         reader = Reader(body, 8, False, limit_of(api).elements_max)
+        if not is_long:
+            reader.inline_max = INLINE_RECORDS_MAX if api in (_PRODUCE, _FETCH) else INLINE_ELEMENTS_MAX
         client_id = (reader.text() or "")[:CLIENT_ID_MAX]
         reader.flexible = self._is_flexible(api, version)
         reader.tags()

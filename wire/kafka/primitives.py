@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ottla.wire.errors import InvalidRequest
+from ottla.wire.request_limits import LongRequest
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
@@ -19,13 +20,15 @@ NO_UUID: Final = bytes(16)
 class Reader:
     """A place in a request. InvalidRequest if it ends too early."""
 
-    __slots__ = ("_elements", "_view", "elements_max", "flexible", "position")
+    __slots__ = ("_elements", "_view", "elements_max", "flexible", "inline_max", "position")
 
     def __init__(self, view: memoryview, position: int, flexible: bool, elements_max: int = ELEMENTS_MAX) -> None:
         self._view = view
         self._elements = 0
         self.elements_max = elements_max
         """How many elements and tagged fields there may be, at all depths together."""
+        self.inline_max = elements_max
+        """With more, LongRequest is raised."""
         self.position = position
         self.flexible = flexible
         """Whether lengths are varints, and structures end with tagged fields."""
@@ -107,6 +110,8 @@ class Reader:
                 f"{count} elements in one place, {self._elements} in all; {self.left} bytes are left, and at most"
                 f" {self.elements_max} elements and tagged fields allowed"
             )
+        if self._elements > self.inline_max:
+            raise LongRequest
 
     def count(self) -> int:
         """How many elements an array has; 0 for null."""
@@ -130,7 +135,7 @@ class Reader:
             tag, size = self.uvarint(), self.uvarint()
             start = self._step(size)
             inner = Reader(self._view[start : start + size], 0, True, self.elements_max)
-            inner._elements = self._elements
+            inner._elements, inner.inline_max = self._elements, self.inline_max
             yield tag, inner
             self._elements = inner._elements
 

@@ -97,9 +97,13 @@ async def test_end_is_not_told_before_a_new_leader_knows_what_is_committed(serve
     assert error_of(await look(served, ListOffsetsPart("t", 0, LATEST))) is OffsetNotAvailable
 
 
-async def test_the_same_partition_twice_is_refused(served: Served) -> None:
-    with pytest.raises(InvalidRequest):
-        served.answer(ListOffsetsRequest([ListOffsetsPart("t", 0, 5)] * 2), ListOffsetsResponse)
+async def test_partition_named_twice_gets_the_same_answer_in_each_place(served: Served) -> None:
+    await served.decide()
+    served.produce(one_record(b"v", 10)).raise_if_failed()
+    asked = served.ask(ListOffsetsRequest([ListOffsetsPart("t", 0, at) for at in (5, LATEST, 5, LATEST)]))
+    await eventually(lambda: not asked.waits)
+    found = message_of(asked, ListOffsetsResponse).parts
+    assert [(part.error_code, part.offset) for part in found] == [(0, 0), (0, 1)] * 2
 
 
 async def test_the_age_of_the_first_record_from_an_offset_on_comes_with_the_end(served: Served) -> None:

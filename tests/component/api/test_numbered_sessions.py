@@ -8,7 +8,6 @@ from ottla.wire.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
-    InvalidRequest,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     OttlaError,
@@ -159,12 +158,13 @@ async def test_the_first_fetch_waits_for_records_too(served: Served) -> None:
     assert client.look(at(1, 1)) == []
 
 
-async def test_partition_cannot_be_named_twice(served: Served) -> None:
+async def test_partition_that_is_named_twice_is_kept_as_it_was_named_last(served: Served) -> None:
     await with_partitions(served, 1)
-    with pytest.raises(InvalidRequest):
-        Client(served).begin(at(0, 0), at(0, 0))
-    with pytest.raises(InvalidRequest):
-        Client(served, by_id=True).begin(by_id(0, 0, "x", known=False), by_id(0, 1, "x", known=False))
+    client = Client(served)
+    assert [part.error_code for part in client.begin(at(0, 5), at(0, 0)).parts] == [1, 0]
+    append(served, 0)
+    assert client.look() == [0]
+    assert len(Client(served, by_id=True).begin(*[by_id(0, at, "x", known=False) for at in (0, 1)]).parts) == 2
     unknown = [by_id(0, 0, name, known=False) for name in ("x", "y")]
     assert len(Client(served, by_id=True).begin(*unknown).parts) == 2
 

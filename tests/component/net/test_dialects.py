@@ -50,6 +50,9 @@ class Telegrams:
             return UnreadableRequest(self, int(Api.FETCH), 9, int(number), UnsupportedVersion("9"))
         return IncomingRequest(self, int(Api.METADATA), 1, int(number), "telegraph", MetadataRequest([word]), [])
 
+    def read_long_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
+        raise AssertionError("there are none in this dialect")
+
     def encode_response(
         self, request: IncomingRequest, message: Message, attachments: Sequence[Buffer] = ()
     ) -> list[Buffer]:

@@ -37,7 +37,7 @@ def test_tagged_fields_count_as_elements(api: int, version: int) -> None:
     body = bare + tags(limit_of(api).elements_max + 1)
     began = time.perf_counter()
     with pytest.raises(RemoteProtocolError, match="elements"):
-        DIALECT.read_request(memoryview(body))
+        DIALECT.read_long_request(memoryview(body))
     assert time.perf_counter() - began < scaled(0.1), "they are refused before they are read"
 
 
@@ -48,7 +48,7 @@ def test_tagged_fields_of_nested_structures_count_together() -> None:
     add_uvarint(out, 200 + 1)
     body = frame(9, 10, True, bytes(out) + group * 200 + b"\0\0")
     with pytest.raises(RemoteProtocolError, match="elements"):
-        DIALECT.read_request(memoryview(body))
+        DIALECT.read_long_request(memoryview(body))
 
 
 def test_elements_are_limited_by_api() -> None:
@@ -58,7 +58,7 @@ def test_elements_are_limited_by_api() -> None:
         DIALECT.read_request(memoryview(frame(int(Api.JOIN_GROUP), 0, False, join)))
     partitions = 200_000
     topic = b"\0\1t" + partitions.to_bytes(4, "big") + bytes(12) * partitions
-    request = DIALECT.read_request(memoryview(frame(2, 1, False, bytes(4) + (1).to_bytes(4, "big") + topic)))
+    request = DIALECT.read_long_request(memoryview(frame(2, 1, False, bytes(4) + (1).to_bytes(4, "big") + topic)))
     assert isinstance(request, IncomingRequest), "a request of 200,000 partitions is read"
 
 
