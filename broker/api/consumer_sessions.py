@@ -8,7 +8,7 @@ Sessions end with their connection. Nothing here waits; all of it is compiled.
 from collections.abc import Callable, Hashable, Sequence
 
 from ottla.broker.api.fetch_refusals import isolated_leader, refusal
-from ottla.broker.api.parts import ANSWER_MAX
+from ottla.broker.api.parts import ANSWER_MAX, have_short_names
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.metrics import Tally
 from ottla.broker.purgatory import Purgatory, Waiting
@@ -334,30 +334,31 @@ class ConsumerSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, peer: Peer, count: int) -> ConsumerSession | None:
-        """A session for who names ``count`` partitions, in place of the one before; None if there is no room."""
+    def begin(self, peer: Peer, parts: Sequence[FetchPart]) -> ConsumerSession | None:
+        """A session for who names these, in place of the one before; None if they cannot be kept."""
         session = ConsumerSession(self, peer)
-        return session if self.put(session, count) else None
+        return session if self.put(session, parts) else None
 
-    def put(self, session: ConsumerSession, count: int) -> bool:
-        """Keep ``count`` partitions by this session, in place of the one before; False if there is no room."""
+    def put(self, session: ConsumerSession, parts: Sequence[FetchPart]) -> bool:
+        """Keep what is named by this session, in place of the one before; False if it cannot be kept."""
         self.end(session.peer)
-        if count > SESSION_MAX:
-            return False
-        if self._kept + count > self.kept_max:
+        if len(parts) > SESSION_MAX or self._kept + len(parts) > self.kept_max or not have_short_names(parts):
             return False
         self._sessions[session.peer] = session
         return True
 
-    def get(self, peer: Peer, count: int) -> ConsumerSession:
-        """What is kept for it, if ``count`` more find room; else it must begin anew."""
+    def get(self, peer: Peer, parts: Sequence[FetchPart]) -> ConsumerSession:
+        """What is kept for it, if these can be, too; else it must begin anew."""
         session = self._sessions.get(peer)
         if session is None:
             raise FetchSessionIdNotFound("nothing is kept of what was named over this connection")
-        if count > SESSION_MAX or session.size > SESSION_MAX:
+        if len(parts) > SESSION_MAX or session.size > SESSION_MAX:
             self.end(peer)
             raise FetchSessionIdNotFound(f"a session keeps {SESSION_MAX} partitions at most")
-        if self._kept + count > self.kept_max:
+        if not have_short_names(parts):
+            self.end(peer)
+            raise FetchSessionIdNotFound("a session keeps no partition of a topic whose name or id no topic can have")
+        if self._kept + len(parts) > self.kept_max:
             self.end(peer)
             raise FetchSessionIdNotFound(f"more than {self.kept_max} partitions would be kept for consumers")
         return session

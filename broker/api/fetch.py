@@ -65,9 +65,9 @@ class FetchHandler:
         if request.replica_id != CONSUMER:
             return self._for_replicas(request, connection)
         if request.since_last:
-            return self._sessions.get(connection, len(request.parts)).fetch(request)
+            return self._sessions.get(connection, request.parts).fetch(request)
         if request.keep:
-            session = self._sessions.begin(connection, len(request.parts))
+            session = self._sessions.begin(connection, request.parts)
             if session is not None:
                 return session.fetch(request)
         return self._of_all(request, connection)

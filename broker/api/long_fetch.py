@@ -63,8 +63,8 @@ class LongFetches:
         if isinstance(request, NumberedFetchRequest):
             return await self._of_number(request, peer)
         if request.since_last:
-            return await self._go_on(self._sessions.get(peer, len(request.parts)), request)
-        session = self._sessions.begin(peer, len(request.parts)) if request.keep else None
+            return await self._go_on(self._sessions.get(peer, request.parts), request)
+        session = self._sessions.begin(peer, request.parts) if request.keep else None
         if session is not None:
             return await self._go_on(session, request)
         fetch = await self._read(request)

@@ -181,7 +181,7 @@ class NumberedSessions:
     def make(self, peer: Peer, request: NumberedFetchRequest) -> NumberedSession | None:
         """A session with nothing in it, if there is room for what the request names."""
         session = NumberedSession(self._sessions, peer, random.randint(1, NUMBER_MAX), request.by_id)
-        return session if self._sessions.put(session, len(request.parts)) else None
+        return session if self._sessions.put(session, request.parts) else None
 
     def end(self, peer: Peer, number: int) -> None:
         """The client wants it no more."""
@@ -197,7 +197,7 @@ class NumberedSessions:
 
     def next_of(self, peer: Peer, request: NumberedFetchRequest) -> NumberedSession:
         """The session that a fetch goes on with, as the next one in it."""
-        session = self._sessions.get(peer, len(request.parts))
+        session = self._sessions.get(peer, request.parts)
         if not isinstance(session, NumberedSession) or session.number != request.session_id:
             raise FetchSessionIdNotFound(f"no session {request.session_id} was begun over this connection")
         if session.epoch != request.session_epoch:

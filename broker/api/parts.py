@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ottla.wire.errors import InvalidRequest, InvalidTopic, NotLeaderOrFollower, OttlaError, UnknownTopicOrPartition
-from ottla.wire.names import NO_LEADER, check_topic_name
+from ottla.wire.names import NO_LEADER, TOPIC_NAME_MAX, check_topic_name
+from ottla.wire.requests import FetchPart
 
 PARTS_MAX = 200_000
 """Partitions in one request: more than a broker has. Where they are many, they are worked on in slices (slices.py)."""
@@ -22,6 +23,11 @@ def check_parts(parts: Sequence[Part]) -> None:
     """Raise if there are too many. One partition may be named several times: what that means is for each api to say."""
     if len(parts) > PARTS_MAX:
         raise InvalidRequest(f"{len(parts)} parts in one request; at most {PARTS_MAX}")
+
+
+def have_short_names(parts: Sequence[FetchPart]) -> bool:
+    """Whether names and ids are no longer than those of topics: longer ones must not be kept, for they could fill the memory."""
+    return all([len(part.topic) <= TOPIC_NAME_MAX and len(part.topic_id) <= TOPIC_NAME_MAX for part in parts])
 
 
 def client_error(error: OttlaError, topic: str, leader: int = NO_LEADER) -> OttlaError:
