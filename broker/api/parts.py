@@ -26,8 +26,8 @@ def check_parts(parts: Sequence[Part]) -> None:
 
 
 def have_short_names(parts: Sequence[FetchPart]) -> bool:
-    """Whether names and ids are no longer than those of topics: longer ones must not be kept, for they could fill the memory."""
-    return all([len(part.topic) <= TOPIC_NAME_MAX and len(part.topic_id) <= TOPIC_NAME_MAX for part in parts])
+    """Whether names and ids are no longer than those of topics: longer ones could fill the memory if they were kept."""
+    return all(len(part.topic) <= TOPIC_NAME_MAX and len(part.topic_id) <= TOPIC_NAME_MAX for part in parts)
 
 
 def client_error(error: OttlaError, topic: str, leader: int = NO_LEADER) -> OttlaError:
