@@ -30,18 +30,19 @@ from ottla.broker.groups.consumers import (
     Partitions,
     by_topic,
     check_heartbeat,
+    is_whole,
     partitions_of,
 )
 from ottla.broker.groups.limits import ConsumerGroupTimes
 from ottla.broker.groups.members import METADATA_BYTES_MAX, Ticket
 from ottla.broker.groups.membership import SIMPLE, Answer, Client, Effect, Write
 from ottla.broker.groups.server_assignors import ASSIGNORS, UNIFORM, Wanted
-from ottla.broker.groups.topic_patterns import Matched, TopicPattern
+from ottla.broker.groups.subscribed_patterns import SubscribedPatterns
+from ottla.broker.groups.topic_patterns import Matched
 from ottla.wire.consumer_groups import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
-    UNCHANGED_MS,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
@@ -100,7 +101,7 @@ class ConsumerGroup:
         """Of all topics that a member wants, has, or has not let go of, by their ids."""
         self._only: frozenset[str] | None = None
         """The topics that may be shared, if not all may."""
-        self._patterns: dict[str, Matched] = {}
+        self.patterns = SubscribedPatterns()
         self._news = False
         """Whether something is to be written."""
 
@@ -171,7 +172,7 @@ class ConsumerGroup:
             member.check_epoch(request.member_epoch, owned)
         self.members.check_size(request, client.client_id, member)
         if request.pattern:
-            self._pattern(request.pattern)
+            self.patterns.get(request.pattern)
         is_new = member is None
         if member is None:
             member = self.members.add(request)
@@ -186,7 +187,7 @@ class ConsumerGroup:
         elif self._wants_news(request):
             self._share_anew(f"member {member.name} wants something else")
         self._reconcile(member, owned, now)
-        tell = joins or _is_whole(request) or member.assigned != before
+        tell = joins or is_whole(request) or member.assigned != before
         return ConsumerGroupHeartbeatResponse(
             0, "", member.member_id, member.epoch, self.times.heartbeat_interval_ms,
             by_topic(member.assigned) if tell else None,
@@ -325,13 +326,12 @@ class ConsumerGroup:
 
     def _wanted(self) -> Wanted:
         known = frozenset(self._topics.names()) if any(one.pattern is not None for one in self.members) else frozenset()
-        patterns = {one.pattern for one in self.members if one.pattern is not None}
-        self._patterns = {pattern: self._pattern(pattern).look(known) for pattern in patterns}
+        self.patterns.look({one.pattern for one in self.members if one.pattern is not None}, known, self._had_by)
         partitions: dict[str, int] = {}
         found: dict[str, str] = {}
         by_wish: dict[tuple[tuple[str, ...], str | None], frozenset[str]] = {}
         for wish in {(member.topics, member.pattern) for member in self.members}:  # most have the same
-            names = {*wish[0], *(self._patterns[wish[1]].names if wish[1] is not None else ())}
+            names = {*wish[0], *(self.patterns.get(wish[1]).names if wish[1] is not None else ())}
             shapes = [
                 (name, shape)
                 for name in names
@@ -346,8 +346,15 @@ class ConsumerGroup:
         self._names = {topic_id: self._names[topic_id] for topic_id in held if topic_id in self._names} | found
         return Wanted(partitions, members, {member.member_id: member.name for member in self.members})
 
-    def _pattern(self, pattern: str) -> Matched:
-        return self._patterns.get(pattern) or Matched(TopicPattern(pattern))
+    def _had_by(self, pattern: str) -> frozenset[str]:
+        """The topics that those have who subscribe by a pattern: until it is matched they keep them."""
+        targets = [member.target for member in self.members if member.pattern == pattern]
+        return frozenset(self._names[one[0]] for target in targets for one in target if one[0] in self._names)
+
+    def patterns_matched(self, found: Iterable[Matched]) -> list[Effect]:
+        """What ``patterns.slow`` match."""
+        self.patterns.take(found)
+        return self.topics_changed()
 
     # --- members on their way to the target ----------------------------------------------------------------------------------
 
@@ -389,9 +396,3 @@ class ConsumerGroup:
     def give_up(self, why: OttlaError) -> list[Effect]:
         """As ``forget``."""
         return []
-
-
-def _is_whole(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the member says all that it can: it does not know what was heard of it."""
-    subscribed = request.topics is not None or request.pattern is not None
-    return subscribed and request.owned is not None and request.rebalance_timeout_ms != UNCHANGED_MS

@@ -281,7 +281,7 @@ def told_size(request: JoinGroupRequest, client_id: str) -> int:
 
 def _size_of(protocols: tuple[tuple[str, bytes], ...], client_id: str, member_id: str, instance_id: str | None) -> int:
     names = (client_id, member_id, instance_id or "", *(name for name, _ in protocols))
-    return sum(len(metadata) for _, metadata in protocols) + sum(len(encode_json(name)) for name in names)
+    return sum(len(metadata) for _, metadata in protocols) + len(encode_json(names))
 
 
 def protocols_of(protocols: Iterable[GroupProtocol]) -> tuple[tuple[str, bytes], ...]:

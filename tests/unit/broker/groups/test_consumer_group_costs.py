@@ -1,5 +1,6 @@
 """What a group whose coordinator assigns costs on the event loop does not grow with members times topics."""
 
+import time
 from collections.abc import Iterable
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from ottla.broker.groups.consumer_membership import ConsumerGroup, TopicShape
 from ottla.broker.groups.limits import ConsumerGroupTimes
 from ottla.broker.groups.membership import Client, Write
+from ottla.broker.groups.topic_patterns import match_all
 from ottla.wire.consumer_groups import ConsumerGroupHeartbeatRequest
 from ottla.wire.errors import GroupMaxSizeReached
+from tests.support.machine import scaled
 
 TOPICS = 100
 MEMBERS = 50
@@ -69,3 +72,34 @@ def test_a_static_member_that_comes_back_is_not_counted_twice() -> None:
     assert refusals(group, join("o", topics, "third")) == [GroupMaxSizeReached.code]
     assert refusals(group, ConsumerGroupHeartbeatRequest("g", "m", -2, "first")) == []
     assert refusals(group, join("m again", topics, "first")) == []
+
+
+@pytest.mark.parametrize("pattern", [".*", "(.*1.*0){100}", "(((.*)*)*)*" * 40, "(0|1|.)*" * 60])
+def test_a_pattern_that_takes_long_is_left_to_a_thread(pattern: str) -> None:
+    """One heartbeat took 3 s of the event loop. Until it is matched, members keep what they have."""
+    known = CountingTopics()
+    known.shapes = {f"{'ab' * 100}-{n}": TopicShape(f"id{n}", 1) for n in range(5_000)}
+    group = ConsumerGroup("g", lambda name: name, known, max_size=10, times=ConsumerGroupTimes())
+    joins = ConsumerGroupHeartbeatRequest("g", "m", 0, None, None, 1000, (), pattern, owned=())
+    began = time.thread_time()
+    answers = group.heartbeat("ticket", joins, Client("c", "h"), 0.0)
+    assert time.thread_time() - began < scaled(0.1)
+    assert answers
+    assert group.patterns.slow == {pattern}
+    (member,) = group.members
+    assert not member.target
+    names = frozenset(list(known.shapes)[:100])  # as if all were matched: that takes long
+    (matched,) = match_all(group.patterns.slow, names)
+    known.shapes = {name: known.shapes[name] for name in names}
+    effects = group.patterns_matched([matched])
+    assert group.patterns.slow == frozenset()
+    assert len(member.target) == len(matched.names)
+    assert bool(effects) == bool(matched.names)
+    # A coordinator that takes the group over matches anew, and takes nothing away meanwhile.
+    known.shapes |= {f"{'ab' * 100}-{n}": TopicShape(f"id{n}", 1) for n in range(5_000)}
+    later = ConsumerGroup("g", lambda name: name, known, max_size=10, times=ConsumerGroupTimes())
+    later.load(group.record(), 0.0)
+    later.topics_changed()
+    (loaded,) = later.members
+    assert loaded.target == member.target
+    assert later.patterns.slow == {pattern}
