@@ -42,8 +42,8 @@ class IncomingRequest:
         self.context: Any = context
         """What the dialect must know to answer it: nobody else looks at it."""
         self.is_long = False
-        """Whether it must be handled in slices. Its connection takes no other request until it is answered, and its attachments
-        are its own until then."""
+        """Whether it must be handled in slices, and its answer encoded in a thread. Its connection takes no other request until
+        it is answered, and its attachments are its own until then. (A handler sets it if only the answer is long.)"""
 
 
 class UnreadableRequest:

@@ -23,10 +23,10 @@ from ottla.wire.kafka.batches import any_columnar
 from ottla.wire.kafka.primitives import INT16, INT32, Reader
 from ottla.wire.kafka.refused import REFUSED, refusal
 from ottla.wire.kafka.topic_ids import TopicIds
-from ottla.wire.kafka.written_answers import WrittenAnswers
+from ottla.wire.kafka.written_answers import WrittenAnswers, copy_of
 from ottla.wire.messages import ACKS_NONE, Api, Message
 from ottla.wire.request_limits import INLINE_ELEMENTS_MAX, INLINE_RECORDS_MAX, limit_of
-from ottla.wire.requests import ApiRange, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from ottla.wire.requests import ApiRange, FetchRequest, FetchResponse, MetadataResponse, ProduceRequest, ProduceResponse
 
 Convert = Callable[[str, int, Sequence[Buffer], int], tuple[list[Buffer], int]]
 """The records of a topic's partition as Kafka's clients can read them, up to a weight, and what they weigh."""
@@ -147,6 +147,8 @@ class KafkaDialect:
         if isinstance(message, FetchResponse):
             records = self._converted(request, message, _records_of(message, attachments))
             return self._frame(request, fetch.write_fetch(request.version, message, records))
+        if request.is_long and isinstance(message, MetadataResponse):
+            message = copy_of(message)
         if request.api == _METADATA:
             return self._frame(request, [self._metadata(request, message)])
         values = APIS[request.api].write(request, message)

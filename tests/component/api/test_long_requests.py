@@ -16,9 +16,11 @@ from ottla.chaos.fuzz.answers import Asked, read_answer
 from ottla.chaos.fuzz.schemas import FETCH, PRODUCE, schema_of_request
 from ottla.net.server import Server
 from ottla.wire.batch import MAGIC_KAFKA, Buffer
+from ottla.wire.control import PartitionState, TopicConfig, UpdateMetadataRequest
 from ottla.wire.kafka.batches import batches_of
 from ottla.wire.kafka.dialect import KafkaDialect
 from ottla.wire.kafka.schemas import struct_writer
+from ottla.wire.messages import BrokerEndpoint
 from ottla.wire.native import NATIVE
 from ottla.wire.records import RecordBatch, encode_batch
 from tests.component.api.served import Served, append, with_partitions
@@ -211,3 +213,24 @@ async def test_records_of_many_partitions_can_be_deleted(served: Served, client:
         found = await client.ask(DELETE_RECORDS, 1, values)
     told = {(part.partition_index, part.error_code, part.low_watermark) for part in found.topics[0].partitions}
     assert told == {(0, 0, 0), (2, 0, 0), (1, 0, 1), (3, 3, -1)}
+
+
+async def test_metadata_of_very_many_topics_is_described_and_written_in_slices(served: Served, client: Client) -> None:
+    await with_partitions(served, 3)
+    brokers = [BrokerEndpoint(broker, "host", 9092) for broker in (1, 2)]
+    states = [
+        PartitionState(f"topic-{number}", f"id{number}", partition, 1, 0, [1, 2], [1, 2], 1, 1, [])
+        for number in range(3_000)
+        for partition in range(2)
+    ]
+    topics = [TopicConfig(f"topic-{number}", f"id{number}", {}) for number in range(3_000)]
+    served.view.update(UpdateMetadataRequest(1, 1, 1, False, brokers, topics, states, [], 10**6))
+    names = [f"topic-{number}" for number in range(2_900, 3_100)] * 10 + ["no/topic"] * 100
+    with no_long_callback():
+        everything, some = await client.ask_all(
+            (3, 1, {"topics": None}), (3, 1, {"topics": [{"name": name} for name in names]})
+        )
+    assert len(everything.topics) == 3_001
+    assert sum(len(topic.partitions) for topic in everything.topics) == 6_003
+    told = {topic.name: topic.error_code for topic in some.topics}
+    assert (told["topic-2999"], told["topic-3000"], told["no/topic"], len(told)) == (0, 3, 17, 201)
