@@ -16,6 +16,8 @@ CONVERTERS = 2
 """So many answers are converted at once, for all peers together: each may take a lot of memory (broker/kafka_batches.py)."""
 
 _converters = ThreadPoolExecutor(CONVERTERS, "conversion")
+_encoders = ThreadPoolExecutor(1, "long answers")
+"""For long answers without records, which are soon done: they do not wait for conversions."""
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +99,8 @@ class Answers:
     def _convert(self, request: IncomingRequest, reply: Reply) -> None:
         """Encode the next answer in a thread: one at a time of each peer, and only when all before it have left."""
         conversion = self._owed[0] = _Conversion()
-        converted = conversion.future = asyncio.get_running_loop().run_in_executor(_converters, encode, request, reply)
+        pool = _converters if reply.attachments else _encoders
+        converted = conversion.future = asyncio.get_running_loop().run_in_executor(pool, encode, request, reply)
         converted.add_done_callback(lambda done: self._converted(conversion, request, done))
 
     def _converted(

@@ -6,17 +6,20 @@ There may be tens of thousands of groups, so they are visited in slices of the e
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.groups.consumer_membership import ConsumerGroup
-from ottla.broker.groups.topic_patterns import Matched, match_all
+from ottla.broker.groups.topic_patterns import match_all
 from ottla.broker.groups.walk import Walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ottla.broker.groups.coordinated import Coordinated
     from ottla.broker.groups.groups_loop import Groups
+    from ottla.broker.groups.membership import Effect
+
+T = TypeVar("T")
 
 TOPICS_LOOK_S = 0.1
 """How long after a change of the metadata it is looked which groups it is about: many changes come together."""
@@ -30,11 +33,11 @@ class ClusterChanges:
         self._brokers: frozenset[int] = frozenset()
         self._topics_look: asyncio.TimerHandle | None = None
         self._walk = Walk()
-        self._matching: set[Coordinated] = set()
-        self._matcher = ThreadPoolExecutor(1, "topic patterns")
+        self._working: set[Coordinated] = set()
+        self._worker = ThreadPoolExecutor(1, "groups")
 
     def stop(self) -> None:
-        self._matcher.shutdown(wait=False, cancel_futures=True)
+        self._worker.shutdown(wait=False, cancel_futures=True)
         if self._topics_look is not None:
             self._topics_look.cancel()
         self._walk.stop()
@@ -61,21 +64,37 @@ class ClusterChanges:
             effects = coordinated.group.topics_changed()
             if effects:
                 self._groups.apply(coordinated, effects)
+            self.work_in_thread(coordinated)
 
-    def match_patterns(self, coordinated: "Coordinated") -> None:
-        """Match in a thread what the group could not match at once."""
+    def work_in_thread(self, coordinated: "Coordinated") -> None:
+        """Do in a thread what the group could not do at once: match patterns, then share partitions."""
         group = coordinated.group
-        if not isinstance(group, ConsumerGroup) or not group.patterns.slow or coordinated in self._matching:
+        if not isinstance(group, ConsumerGroup) or coordinated in self._working or coordinated.over:
             return
-        self._matching.add(coordinated)
-        work = asyncio.get_running_loop().run_in_executor(
-            self._matcher, match_all, group.patterns.slow, group.patterns.names
-        )
-        work.add_done_callback(partial(self._matched, coordinated, group))
+        loop, sharing = asyncio.get_running_loop(), group.to_share
+        if group.patterns.slow:
+            matching = loop.run_in_executor(self._worker, match_all, group.patterns.slow, group.patterns.names)
+            self._then(coordinated, group, matching, group.patterns_matched)
+        elif sharing is not None:
+            self._then(
+                coordinated,
+                group,
+                loop.run_in_executor(self._worker, sharing.share),
+                partial(group.partitions_shared, sharing),
+            )
 
-    def _matched(self, coordinated: "Coordinated", group: ConsumerGroup, work: "asyncio.Future[list[Matched]]") -> None:
-        self._matching.discard(coordinated)
-        if work.cancelled() or coordinated.over:
-            return
-        if coordinated.group is group:  # of the other kind by now, it has no patterns
-            self._groups.apply(coordinated, group.patterns_matched(work.result()))
+    def _then(
+        self,
+        coordinated: "Coordinated",
+        group: ConsumerGroup,
+        work: "asyncio.Future[T]",
+        tell: "Callable[[T], list[Effect]]",
+    ) -> None:
+        def done(work: "asyncio.Future[T]") -> None:
+            self._working.discard(coordinated)
+            # Of the other kind by now, or coordinated elsewhere, the group has no use for it.
+            if not work.cancelled() and not coordinated.over and coordinated.group is group:
+                self._groups.apply(coordinated, tell(work.result()))
+
+        self._working.add(coordinated)
+        work.add_done_callback(done)

@@ -18,9 +18,9 @@ middle of it. A heartbeat that changes nothing writes nothing.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from ottla.broker.groups.consumer_states import ConsumerGroupState
 from ottla.broker.groups.consumers import (
     AWAY,
     NONE,
@@ -36,7 +36,7 @@ from ottla.broker.groups.consumers import (
 from ottla.broker.groups.limits import ConsumerGroupTimes
 from ottla.broker.groups.members import METADATA_BYTES_MAX, Ticket
 from ottla.broker.groups.membership import SIMPLE, Answer, Client, Effect, Write
-from ottla.broker.groups.server_assignors import ASSIGNORS, UNIFORM, Wanted
+from ottla.broker.groups.server_assignors import ASSIGNORS, UNIFORM, Sharing, Wanted, still_wanted, takes_long
 from ottla.broker.groups.subscribed_patterns import SubscribedPatterns
 from ottla.broker.groups.topic_patterns import Matched
 from ottla.wire.consumer_groups import (
@@ -66,14 +66,6 @@ class Topics(Protocol):
     def names(self) -> Iterable[str]: ...
 
 
-class ConsumerGroupState(StrEnum):
-    """Kafka's names."""
-
-    EMPTY = "Empty"
-    RECONCILING = "Reconciling"
-    STABLE = "Stable"
-
-
 class ConsumerGroup:
     """Each method gives what is to be done, in order. ``make_id`` gives a member id that nobody has had."""
 
@@ -97,6 +89,8 @@ class ConsumerGroup:
         self._assignor = UNIFORM
         self._shared: Wanted | None = None
         """What the present target is for, if that is known."""
+        self.to_share: Sharing | None = None
+        """What takes long to be shared: ``partitions_shared`` is to be told, and until then members keep what they have."""
         self._names: dict[str, str] = {}
         """Of all topics that a member wants, has, or has not let go of, by their ids."""
         self._only: frozenset[str] | None = None
@@ -316,8 +310,20 @@ class ConsumerGroup:
         self._news = True
 
     def _share(self, wanted: Wanted, assignor: str) -> dict[str, Partitions]:
-        self._shared, self._assignor = wanted, assignor
-        return ASSIGNORS[assignor](wanted, {member.member_id: member.target for member in self.members})
+        self._shared, self._assignor, self.to_share = wanted, assignor, None
+        current = {member.member_id: member.target for member in self.members}
+        if not takes_long(wanted):
+            return ASSIGNORS[assignor](wanted, current)
+        self.to_share = Sharing(wanted, assignor, still_wanted(wanted, current))
+        return dict(self.to_share.current)
+
+    def partitions_shared(self, sharing: Sharing, target: dict[str, Partitions]) -> list[Effect]:
+        """What became of ``to_share``, if that still is what is to be shared."""
+        if self.to_share is sharing:
+            self.to_share = None
+            if any(member.target != target[member.member_id] for member in self.members):
+                self._set_target(target, "its partitions are shared")
+        return self._done()
 
     def _preferred_assignor(self) -> str:
         """That of most members; where none has a wish, the default."""
@@ -326,7 +332,7 @@ class ConsumerGroup:
 
     def _wanted(self) -> Wanted:
         known = frozenset(self._topics.names()) if any(one.pattern is not None for one in self.members) else frozenset()
-        self.patterns.look({one.pattern for one in self.members if one.pattern is not None}, known, self._had_by)
+        self.patterns.look(known, list(self.members), self._names)
         partitions: dict[str, int] = {}
         found: dict[str, str] = {}
         by_wish: dict[tuple[tuple[str, ...], str | None], frozenset[str]] = {}
@@ -345,11 +351,6 @@ class ConsumerGroup:
         held = {one[0] for member in self.members for some in (member.assigned, member.revoking) for one in some}
         self._names = {topic_id: self._names[topic_id] for topic_id in held if topic_id in self._names} | found
         return Wanted(partitions, members, {member.member_id: member.name for member in self.members})
-
-    def _had_by(self, pattern: str) -> frozenset[str]:
-        """The topics that those have who subscribe by a pattern: until it is matched they keep them."""
-        targets = [member.target for member in self.members if member.pattern == pattern]
-        return frozenset(self._names[one[0]] for target in targets for one in target if one[0] in self._names)
 
     def patterns_matched(self, found: Iterable[Matched]) -> list[Effect]:
         """What ``patterns.slow`` match."""

@@ -235,7 +235,7 @@ class Groups:
                 self._answer_all([effect])
         self._set_timer(coordinated)
         self._changed(coordinated)
-        self.changes.match_patterns(coordinated)
+        self.changes.work_in_thread(coordinated)
 
     def _changed(self, coordinated: Coordinated) -> None:
         for changed in self.on_changed:

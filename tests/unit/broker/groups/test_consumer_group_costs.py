@@ -103,3 +103,31 @@ def test_a_pattern_that_takes_long_is_left_to_a_thread(pattern: str) -> None:
     (loaded,) = later.members
     assert loaded.target == member.target
     assert later.patterns.slow == {pattern}
+
+
+def test_what_takes_long_to_be_shared_is_left_to_a_thread() -> None:
+    """A hundred members with different wishes for a thousand topics took 1 to 4 s at each join."""
+    known = CountingTopics()
+    known.shapes = {f"t{n}": TopicShape(f"id{n}", 6) for n in range(1_000)}
+    group = ConsumerGroup("g", lambda name: name, known, max_size=100, times=ConsumerGroupTimes())
+    names = list(known.shapes)
+    for number in range(3):
+        group.heartbeat("ticket", join(f"m{number}", tuple(names[number * 100 :])), Client("c", "h"), 0.0)
+        assert group.to_share is not None
+        sharing, before = group.to_share, {member.member_id: member.target for member in group.members}
+        assert before == sharing.current, "until then members keep what they have"
+        epoch = group.epoch
+        assert group.partitions_shared(sharing, sharing.share())
+        assert group.epoch == epoch + 1
+        assert group.to_share is None
+        assert sum(len(member.target) for member in group.members) == 6_000
+    # What was shared for a group that is another one by now is not taken.
+    group.heartbeat("ticket", join("m3", tuple(names[1:])), Client("c", "h"), 0.0)
+    old = group.to_share
+    assert old is not None
+    group.heartbeat("ticket", ConsumerGroupHeartbeatRequest("g", "m0", -1), Client("c", "h"), 0.0)
+    targets = {member.member_id: member.target for member in group.members}
+    assert group.to_share is not old
+    assert group.partitions_shared(old, old.share()) == []
+    assert {member.member_id: member.target for member in group.members} == targets
+    assert len({one for target in targets.values() for one in target}) == sum(map(len, targets.values()))
