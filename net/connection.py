@@ -14,7 +14,7 @@ from ottla.net.answers import Answers, encode, memory_of, must_be_converted
 from ottla.net.busy_poll import busy_poll
 from ottla.net.host import Host
 from ottla.net.limits import longest_frame
-from ottla.net.long_requests import read_in_thread
+from ottla.net.long_requests import long_requests
 from ottla.net.principal import ANONYMOUS, Principal
 from ottla.net.reply import Later, LaterFromFuture, Reply
 from ottla.net.socket_options import end_when_silent, set_no_delay
@@ -43,6 +43,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handler = host.handler
         self._turn = host.turn
         self._busy = busy_poll()
+        self._long_requests = long_requests()
         self._limits = host.limits
         self._reader = FrameReader(host.pool, min(host.limits.first_frame_max, host.limits.frame_max))
         self._reader.longest = host.limits.frame_max
@@ -171,7 +172,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         body, self._long_size = self._reader.detach_frame(frame)
         self._is_reading = True
-        read_in_thread(dialect, body, self._long_is_read)
+        self._long_requests.read(dialect, body, self._long_is_read)
 
     def _long_is_read(self, request: IncomingRequest | UnreadableRequest | None, why_not: str) -> None:
         """A long request was read, or was none."""
@@ -201,7 +202,9 @@ class Connection(asyncio.BufferedProtocol):
     def _end_long(self) -> None:
         """The long request is answered: the next one may come."""
         size, self._long_size = self._long_size, 0
-        self._reader.release(size)
+        if size:
+            self._reader.release(size)
+            self._long_requests.release()
 
     def _respond(self, dialect: Dialect, request: IncomingRequest | UnreadableRequest) -> None:
         self._greeted = True

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import structs
 
-from ottla.broker.api.consumer_sessions import WAIT_MAX_S, ConsumerSession, ConsumerSessions
+from ottla.broker.api.consumer_sessions import ConsumerSession, ConsumerSessions
 from ottla.broker.api.fetched_parts import FetchedParts
 from ottla.broker.api.numbered_sessions import NumberedSession, NumberedSessions
 from ottla.broker.api.slices import Slices
@@ -32,6 +32,9 @@ from ottla.wire.requests import (
     NumberedFetchRequest,
     NumberedFetchResponse,
 )
+
+LONG_WAIT_MAX_S: Final = 2.0
+"""Few long requests are in hand at once (net/long_requests.py), so none waits for long: its client asks again."""
 
 LOOK_AGAIN_S: Final = 0.05
 """How soon a fetch looks again that found too little, at most;"""
@@ -86,7 +89,7 @@ class LongFetches:
     async def _read(self, request: FetchRequest) -> FetchedParts:
         """What there is, as soon as it is enough or time is over."""
         fetch = FetchedParts(self._partitions, self._view, request)
-        ends_at = time.monotonic() + min(max(request.max_wait_ms, 0) / 1000, WAIT_MAX_S)
+        ends_at = time.monotonic() + min(max(request.max_wait_ms, 0) / 1000, LONG_WAIT_MAX_S)
         while True:
             began = time.monotonic()
             await self._read_once(fetch)

@@ -14,6 +14,7 @@ import pytest
 from ottla.broker.kafka_batches import KafkaBatches
 from ottla.chaos.fuzz.answers import Asked, read_answer
 from ottla.chaos.fuzz.schemas import FETCH, PRODUCE, schema_of_request
+from ottla.net.long_requests import IN_HAND_MAX, long_requests
 from ottla.net.server import Server
 from ottla.wire.batch import MAGIC_KAFKA, Buffer
 from ottla.wire.control import PartitionState, TopicConfig, UpdateMetadataRequest
@@ -234,3 +235,23 @@ async def test_metadata_of_very_many_topics_is_described_and_written_in_slices(s
     assert sum(len(topic.partitions) for topic in everything.topics) == 6_003
     told = {topic.name: topic.error_code for topic in some.topics}
     assert (told["topic-2999"], told["topic-3000"], told["no/topic"], len(told)) == (0, 3, 17, 201)
+
+
+async def test_few_long_requests_are_in_hand_at_once_and_all_are_answered(
+    served: Served, server: tuple[Server, int]
+) -> None:
+    """Each is hundreds of megabytes of objects. Those of clients that hang up, also while they wait, free their places."""
+    await with_partitions(served, 1)
+    in_hand = long_requests()
+    clients = [Client(server[1]) for _ in range(3 * IN_HAND_MAX)]
+    for one in clients[: 2 * IN_HAND_MAX]:
+        await asyncio.to_thread(one.send, FETCH, 4, fetch_of([0] * 2_500, wait_ms=60_000))
+    await eventually(lambda: in_hand.in_hand == IN_HAND_MAX)
+    for one in clients[: 2 * IN_HAND_MAX]:
+        one.socket.close()
+    asked = [one.ask(FETCH, 4, fetch_of([0] * 2_500)) for one in clients[2 * IN_HAND_MAX :]]
+    answers = await asyncio.gather(*asked)
+    assert [len(found.responses[0].partitions) for found in answers] == [2_500] * IN_HAND_MAX
+    await eventually(lambda: in_hand.in_hand == 0)
+    for one in clients:
+        one.socket.close()
