@@ -44,9 +44,15 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
+THREAD_SWITCH_S = 0.0005
+"""A thread that converts or reads for one client gives the interpreter back to the event loop so soon when that has something
+to do. Python's own 5 ms, at each hop of a record between brokers, made p99 latencies ten times as long."""
+
+
 def run(config: BrokerConfig) -> int:
     import uvloop
 
+    sys.setswitchinterval(THREAD_SWITCH_S)
     return uvloop.run(_serve(config))
 
 

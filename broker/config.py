@@ -13,7 +13,7 @@ from typing import Any
 
 from ottla.broker.listeners import Listeners, parse_address, parse_listeners
 from ottla.net.busy_poll import BUSY_POLL_MAX_US
-from ottla.net.connection import Limits
+from ottla.net.limits import Limits
 from ottla.wire.errors import ConfigError
 from ottla.wire.names import BROKER_ID_MAX, SEGMENT_BYTES_MIN
 from ottla.zk.access import Digest, read_digest

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ottla.wire.batch import MAGIC_COLUMNS, Buffer
-from ottla.wire.errors import OttlaError
+from ottla.wire.errors import MessageTooLarge, OttlaError
 from ottla.wire.kafka.batches import MAGIC_AT, any_columnar, batches_of
 from ottla.wire.records import RecordBatch
 from ottla.wire.rewriting import as_kafka_batch
@@ -22,6 +22,16 @@ _KEY_END: Final = 21
 
 RECORD_WEIGHT: Final = 16
 """What a record weighs beside its bytes: it is taken apart and put together again, which takes about a microsecond."""
+
+RECORD_MEMORY: Final = 400
+"""What a record takes beside its bytes while its batch is converted: objects for its value, key, headers, time and offset."""
+
+HEADER_MEMORY: Final = 24
+"""What a byte of headers becomes, at most: a header without a name and a value has four."""
+
+CONVERSION_MEMORY_MAX: Final = 128 * 1024 * 1024
+"""For one batch, unpacked. Columns shrink so well that 174 bytes hold 600,000 records. One that needs more is not converted; as
+two threads convert (net/answers.py), all conversions together take twice as much."""
 
 Key = tuple[str, int, bytes]
 
@@ -73,8 +83,12 @@ class KafkaBatches:
                 return known, len(known)
         try:
             # Invariant [I19]: what is converted gets another CRC, so that of the batch itself is checked before.
-            columnar = RecordBatch(batch)
+            columnar = _opened(batch)
             made = as_kafka_batch(columnar)
+        except MessageTooLarge as error:
+            raise MessageTooLarge(
+                f"a batch of {topic}-{partition} is too large for clients of Kafka's: {error}"
+            ) from None
         except OttlaError:
             if self._unreadable is not None:
                 self._unreadable(topic, partition, int.from_bytes(batch[:8], "big", signed=True))
@@ -88,3 +102,18 @@ class KafkaBatches:
                 self._size -= len(oldest)
         unpacked = sum(len(column) for column in columnar.columns() if column is not None)
         return made, max(len(made), unpacked + RECORD_WEIGHT * columnar.count)
+
+
+def _opened(batch: memoryview) -> RecordBatch:
+    """A batch that is unpacked only if that takes no more memory than it may. MessageTooLarge, now or when it is unpacked."""
+    columnar = RecordBatch(batch)
+    left = CONVERSION_MEMORY_MAX - columnar.count * RECORD_MEMORY
+    if left <= 0:
+        raise MessageTooLarge(
+            f"{columnar.count} records; at most {CONVERSION_MEMORY_MAX // RECORD_MEMORY} can be converted"
+        )
+    opened = RecordBatch(batch, verify=False, decoded_max=left)
+    headers = opened.columns().headers
+    if headers is not None and len(headers) * HEADER_MEMORY > left:
+        raise MessageTooLarge(f"{len(headers)} bytes of headers; at most {left // HEADER_MEMORY} can be converted")
+    return opened

@@ -95,6 +95,17 @@ class Metrics(Collector):
         self.producer_states = Gauge(
             "ottla_producer_state_bytes", "Memory for what is remembered of idempotent producers", registry=registry
         )
+        self.stalls = Timing()
+        self.longest_stall = Gauge(
+            "ottla_event_loop_longest_stall_seconds",
+            "The longest time that the event loop kept a timer waiting since this was asked last",
+            registry=registry,
+        )
+        self.longest_busy = Gauge(
+            "ottla_event_loop_longest_busy_seconds",
+            "The longest CPU time of the event loop while it kept a timer waiting since this was asked last",
+            registry=registry,
+        )
         self.evicted_producers = Tally()
         self.refused_leaders = Gauge(
             "ottla_refused_leader_partitions",
@@ -135,11 +146,22 @@ class Metrics(Collector):
             "ottla_request_seconds", "Time that requests kept the broker busy", labels=["api"]
         )
         for api, timing in list(self.requests.items()):
-            total, buckets = 0, []
-            for limit, count in zip((*map(str, LATENCY_BUCKETS), "+Inf"), timing.counts, strict=True):
-                total += count
-                buckets.append((limit, total))
-            handled.add_metric([api], total)
+            buckets = _buckets(timing)
+            handled.add_metric([api], buckets[-1][1])
             seconds.add_metric([api], buckets, timing.sum_s)
         yield handled
         yield seconds
+        yield HistogramMetricFamily(
+            "ottla_event_loop_stall_seconds",
+            "How long the event loop kept a timer waiting, 20 times a second",
+            buckets=_buckets(self.stalls),
+            sum_value=self.stalls.sum_s,
+        )
+
+
+def _buckets(timing: Timing) -> list[tuple[str, int]]:
+    total, buckets = 0, []
+    for limit, count in zip((*map(str, LATENCY_BUCKETS), "+Inf"), timing.counts, strict=True):
+        total += count
+        buckets.append((limit, total))
+    return buckets

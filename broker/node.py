@@ -337,7 +337,7 @@ class Node:
 
     async def _start_admin(self, server: Server, parts: Parts) -> None:
         gauges = Gauges(server, parts)
-        admin = AdminServer(self._metrics.registry, parts.why_not_ready, gauges.refresh)
+        admin = AdminServer(self._metrics, parts.why_not_ready, gauges.refresh)
         address = parse_address("admin.listener", self._config.admin_listener)
         self.admin_port = await _listen("admin.listener", admin.start, address)
         self._stops(admin.stop)

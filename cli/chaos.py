@@ -87,6 +87,9 @@ def fuzz(
         int | None, typer.Option("--seed", help="The same number brings the same attacks.", show_default=False)
     ] = None,
     rate: Annotated[float, typer.Option("--rate", min=1, max=1000, help="Attacks a second.")] = 50.0,
+    largest: Annotated[
+        bool, typer.Option("--largest", help="Send the largest requests that brokers take, instead of spoilt ones.")
+    ] = False,
     report: Annotated[Path | None, typer.Option("--report", metavar="DIR", help="Write fuzz.json there.")] = None,
     output_format: Format = None,
 ) -> int:
@@ -99,7 +102,7 @@ def fuzz(
     if report is not None:
         _check_folder(report)
     chosen = random.SystemRandom().randrange(2**31) if seed is None else seed
-    outcome = run_fuzz(seconds, chosen, rate, note)
+    outcome = run_fuzz(seconds, chosen, rate, note, largest=largest)
     if report is not None:
         (report / "fuzz.json").write_text(to_json(summary(outcome), indent=2), encoding="utf-8")
     write_line(to_json(summary(outcome), indent=2) if output_format is OutputFormat.JSON else told(outcome))

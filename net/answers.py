@@ -5,11 +5,19 @@ import logging
 import mmap
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
-from ottla.net.reply import Later, Reply
+from ottla.net.reply import NO_REPLY, Later, Reply
 from ottla.wire.batch import Buffer
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import InvalidRequest, LocalProtocolError, UnknownServerError
+
+CONVERTERS = 2
+"""So many answers are converted at once, for all peers together: each may take a lot of memory (broker/kafka_batches.py)."""
+
+_converters = ThreadPoolExecutor(CONVERTERS, "conversion")
+_encoders = ThreadPoolExecutor(1, "long answers")
+"""For long answers without records, which are soon done: they do not wait for conversions."""
 
 logger = logging.getLogger(__name__)
 
@@ -85,17 +93,22 @@ class Answers:
         for answer in owed:
             if isinstance(answer, tuple):
                 answer[1].abandon()
+            elif isinstance(answer, _Conversion) and answer.future is not None:
+                answer.future.cancel()  # if it has not begun, it never does
 
     def _convert(self, request: IncomingRequest, reply: Reply) -> None:
         """Encode the next answer in a thread: one at a time of each peer, and only when all before it have left."""
         conversion = self._owed[0] = _Conversion()
-        converted = asyncio.get_running_loop().run_in_executor(None, encode, request, reply)
+        pool = _converters if reply.attachments else _encoders
+        converted = conversion.future = asyncio.get_running_loop().run_in_executor(pool, encode, request, reply)
         converted.add_done_callback(lambda done: self._converted(conversion, request, done))
 
     def _converted(
         self, conversion: "_Conversion", request: IncomingRequest, done: "asyncio.Future[list[Buffer]]"
     ) -> None:
-        failed = done.cancelled() or done.exception() is not None
+        if done.cancelled():
+            return  # the peer has gone
+        failed = done.exception() is not None
         conversion.pieces = encode(request, Reply(None)) if failed else done.result()
         self._ready()
 
@@ -103,14 +116,17 @@ class Answers:
 class _Conversion:
     """An answer that is being encoded in a thread."""
 
-    __slots__ = ("pieces",)
+    __slots__ = ("future", "pieces")
 
     def __init__(self) -> None:
         self.pieces: list[Buffer] | None = None
+        self.future: asyncio.Future[list[Buffer]] | None = None
 
 
 def must_be_converted(request: IncomingRequest, reply: Reply) -> bool:
     """Whether encoding the answer would keep the event loop for too long."""
+    if request.is_long:
+        return reply is not NO_REPLY
     message = reply.message
     return bool(reply.attachments) and message is not None and request.dialect.converts(message, reply.attachments)
 
@@ -118,6 +134,8 @@ def must_be_converted(request: IncomingRequest, reply: Reply) -> bool:
 def encode(request: IncomingRequest, reply: Reply) -> list[Buffer]:
     """An answer as its request's dialect has it."""
     dialect = request.dialect
+    if reply is NO_REPLY:
+        return []
     if reply.error is not None or reply.message is None:
         return dialect.encode_error(request, reply.error or UnknownServerError())
     try:

@@ -8,20 +8,22 @@ they are gone once the handler has returned. The peer's first bytes pick its dia
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 from ottla.net.answers import Answers, encode, memory_of, must_be_converted
 from ottla.net.busy_poll import busy_poll
+from ottla.net.host import Host
+from ottla.net.limits import longest_frame
+from ottla.net.long_requests import long_requests
 from ottla.net.principal import ANONYMOUS, Principal
-from ottla.net.reply import Later, LaterFromFuture, Reply, Turn
+from ottla.net.reply import Later, LaterFromFuture, Reply
 from ottla.net.socket_options import end_when_silent, set_no_delay
 from ottla.wire.batch import Buffer
-from ottla.wire.dialect import Dialect, IncomingRequest, UnreadableRequest
+from ottla.wire.dialect import Dialect, IncomingRequest, UnreadableRequest, dialect_of
 from ottla.wire.errors import RemoteProtocolError
-from ottla.wire.framing import FRAME_MAX, BufferPool, FrameReader
+from ottla.wire.framing import FrameReader
 from ottla.wire.messages import Api
+from ottla.wire.request_limits import LongRequest
 
 PROVING = (Api.API_VERSIONS, Api.BROKER_HANDSHAKE)
 """What a peer may ask before it has proven to be a broker, where only brokers are served."""
@@ -32,48 +34,6 @@ _GONE = (7, 8)
 COUNT_BYTES = 16 * 1024
 """A connection tells its server what it holds for its peer whenever it is so much more than at the last time."""
 
-Handler = Callable[[IncomingRequest, "Connection"], "Reply | Later | asyncio.Future[Reply] | None"]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one peer, and all together, may cost."""
-
-    frame_max: int = FRAME_MAX
-    first_frame_max: int = 64 * 1024  # before a peer has sent one sensible request, or the head of a larger one
-    pending_frames_bytes: int = 512 * 1024 * 1024  # half-received frames of all connections together
-    connections: int = 10_000
-    connections_per_ip: int = 5_000
-    descriptors: int = 2**31  # of a number from there on only connections from brokers are served
-    proving: int = 32  # such connections at once that have not proven yet to come from a broker
-    proving_s: float = 2.0  # how long they have
-    requests_in_flight: int = 256  # of one connection; then it is not read any more
-    write_buffer_high: int = (
-        4 * 1024 * 1024
-    )  # answers that one peer has not taken; then it gets no more, and is not read
-    unsent_bytes: int = 512 * 1024 * 1024  # memory for answers that peers have not taken, of all connections together
-    first_frame_s: float = 10.0  # a connection that has said nothing sensible by then is closed
-    frame_s: float = 30.0  # from a frame's first byte to its last
-    write_stall_s: float = 60.0  # answers that nobody reads
-    idle_s: float = 600.0
-
-
-class Host(Protocol):
-    """What a connection needs of its server."""
-
-    handler: Handler
-    listener: str
-    dialects: Sequence[Dialect]
-    limits: Limits
-    pool: BufferPool
-    turn: Turn
-
-    def admit(self, connection: "Connection") -> bool: ...
-    def forget(self, connection: "Connection") -> None: ...
-    def turn_away(self, connection: "Connection") -> None: ...
-    def complain(self, connection: "Connection", why: str) -> None: ...
-    def count_unsent(self, count: int) -> None: ...
-
 
 class Connection(asyncio.BufferedProtocol):
     """One peer."""
@@ -83,14 +43,19 @@ class Connection(asyncio.BufferedProtocol):
         self._handler = host.handler
         self._turn = host.turn
         self._busy = busy_poll()
+        self._long_requests = long_requests()
         self._limits = host.limits
-        self._reader = FrameReader(host.pool, host.limits.first_frame_max)
-        self._reader.on_longer = self._first_frame_max
+        self._reader = FrameReader(host.pool, min(host.limits.first_frame_max, host.limits.frame_max))
+        self._reader.longest = host.limits.frame_max
+        self._reader.on_longer = self._longest_frame
         self._transport: asyncio.Transport | None = None
         self._dialect: Dialect | None = None
         self._answers = Answers(self._promise_kept, lambda: self._stalled_at is None)
         self._out: list[Buffer] = []
         self._working = False
+        self._long_size = 0
+        """The memory of the long request that is being read or handled; 0 if there is none."""
+        self._is_reading = False
         self._greeted = False
         self._read_paused = False
         self._opened_at = self._heard_at = time.monotonic()
@@ -126,6 +91,8 @@ class Connection(asyncio.BufferedProtocol):
         # keeps for the peer would be kept for ever.
         self._answers.abandon()
         self._host.forget(self)
+        if not self._is_reading:
+            self._end_long()
         self._reader.close()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -176,9 +143,7 @@ class Connection(asyncio.BufferedProtocol):
             self._working = False
         if self._out:
             self._flush()
-        if self._refused is not None:
-            self._host.complain(self, self._refused)
-            self.close()
+        self._hang_up_if_refused()
         if not self._reader.partial:
             self._frame_began_at = None
         elif self._frame_began_at is None:
@@ -189,12 +154,60 @@ class Connection(asyncio.BufferedProtocol):
     def _handle(self, frame: memoryview) -> None:
         dialect = self._dialect
         if dialect is None:
-            dialect = self._dialect = self._pick_dialect(frame)
-        request = dialect.read_request(frame)
-        if not self._greeted:
-            self._greeted = True
-            self._reader.frame_max = self._limits.frame_max
-            self._reader.on_longer = None
+            dialect = self._dialect = dialect_of(self._host.dialects, frame)
+        try:
+            request = dialect.read_request(frame)
+        except LongRequest:
+            self._read_long(dialect, frame)
+            return
+        self._respond(dialect, request)
+
+    def _read_long(self, dialect: Dialect, frame: memoryview) -> None:
+        """Read a request in a thread. The peer has no other one handled until it is answered.
+
+        Brokers that have proven themselves are believed: their orders must not wait behind what clients send.
+        """
+        if self.principal is not ANONYMOUS:
+            self._respond(dialect, dialect.read_long_request(frame))
+            return
+        body, self._long_size = self._reader.detach_frame(frame)
+        self._is_reading = True
+        self._long_requests.read(dialect, body, self._long_is_read)
+
+    def _long_is_read(self, request: IncomingRequest | UnreadableRequest | None, why_not: str) -> None:
+        """A long request was read, or was none."""
+        self._is_reading = False
+        if self._transport is None or self._transport.is_closing():
+            self._end_long()
+            return
+        self._turn.begin()
+        try:
+            if request is not None:
+                self._respond(request.dialect, request)
+            else:
+                self._refused = why_not
+            self._hang_up_if_refused()
+            if not len(self._answers):
+                self._end_long()
+            self._work()
+            self._reader.keep()
+        finally:
+            self._turn.end()
+
+    def _hang_up_if_refused(self) -> None:
+        if self._refused is not None:
+            self._host.complain(self, self._refused)
+            self.close()
+
+    def _end_long(self) -> None:
+        """The long request is answered: the next one may come."""
+        size, self._long_size = self._long_size, 0
+        if size:
+            self._reader.release(size)
+            self._long_requests.release()
+
+    def _respond(self, dialect: Dialect, request: IncomingRequest | UnreadableRequest) -> None:
+        self._greeted = True
         if isinstance(request, UnreadableRequest):
             self._answer(dialect.encode_error(request, request.error))
             return
@@ -204,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         reply = self._handler(request, self)
         if isinstance(reply, Reply):
-            if reply.attachments and must_be_converted(request, reply):
+            if (reply.attachments or request.is_long) and must_be_converted(request, reply):
                 later = Later()
                 later.reply = reply
                 self._promise(request, later)
@@ -213,18 +226,14 @@ class Connection(asyncio.BufferedProtocol):
         elif reply is not None:
             self._promise(request, reply if isinstance(reply, Later) else LaterFromFuture(reply))
 
-    def _first_frame_max(self, head: memoryview) -> int:
-        """How long the first frame may be, which begins so."""
-        known = any(dialect.begins(head) for dialect in self._host.dialects)
-        return self._limits.frame_max if known else self._limits.first_frame_max
+    @property
+    def _is_believed(self) -> bool:
+        """Whether the peer may send large requests: it has sent a valid one. (Where peers must authenticate: it has.)"""
+        return self._greeted
 
-    def _pick_dialect(self, frame: memoryview) -> Dialect:
-        for dialect in self._host.dialects:
-            if dialect.speaks(frame):
-                return dialect
-        raise RemoteProtocolError(
-            f"a request in a dialect that is not spoken here: it begins with {bytes(frame[:4]).hex(' ')}"
-        )
+    def _longest_frame(self, head: memoryview) -> int:
+        dialects = self._host.dialects if self._dialect is None else (self._dialect,)
+        return longest_frame(self._limits, dialects, head, self._is_believed)
 
     def _answer(self, pieces: list[Buffer]) -> None:
         if len(self._answers):
@@ -233,7 +242,8 @@ class Connection(asyncio.BufferedProtocol):
             self._write(pieces)
 
     def _promise(self, request: IncomingRequest, later: Later) -> None:
-        request.attachments.clear()  # borrowed: gone by the time of the answer
+        if not self._long_size:
+            request.attachments.clear()  # borrowed: gone by the time of the answer
         self._answers.promise(request, later)
 
     def _promise_kept(self) -> None:
@@ -244,8 +254,12 @@ class Connection(asyncio.BufferedProtocol):
             self._write(pieces)
             pieces = answers.take()
         answers.try_next_again()
-        if self._out and not self._working:
-            self._flush()
+        was_long = self._long_size > 0 and not self._is_reading and not len(answers)
+        if was_long:
+            self._end_long()
+        if (self._out or was_long) and not self._working:
+            if self._out:
+                self._flush()
             if self._read_paused or self._reader.partial:
                 self._turn.begin()
                 try:
@@ -291,6 +305,7 @@ class Connection(asyncio.BufferedProtocol):
         limits = self._limits
         return (
             self._stalled_at is not None
+            or self._long_size > 0
             or len(self._answers) >= limits.requests_in_flight
             or self._answers.held > limits.write_buffer_high
         )

@@ -21,6 +21,10 @@ class Reply:
         self.error = error
 
 
+NO_REPLY = Reply(None)
+"""What a Later is given where the peer wants no answer: Produce with acks=0."""
+
+
 class Later:
     """An answer that is not there yet. Whoever has it calls ``give``; only the first call counts.
 

@@ -6,7 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from ottla.net.connection import Connection, Handler, Limits
+from ottla.net.connection import Connection
+from ottla.net.host import Handler
+from ottla.net.limits import Limits
 from ottla.net.reply import Turn
 from ottla.wire.dialect import Dialect
 from ottla.wire.framing import BufferPool

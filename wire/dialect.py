@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ottla.wire.batch import Buffer
-from ottla.wire.errors import OttlaError
+from ottla.wire.errors import OttlaError, RemoteProtocolError
 from ottla.wire.messages import Message, Request
 from ottla.wire.requests import ApiRange
 
@@ -17,7 +17,9 @@ from ottla.wire.requests import ApiRange
 class IncomingRequest:
     """A request as the broker received it. Its attachments are borrowed: they are gone once the handler returns."""
 
-    __slots__ = ("api", "attachments", "client_id", "context", "correlation_id", "dialect", "message", "version")
+    __slots__ = (
+        "api", "attachments", "client_id", "context", "correlation_id", "dialect", "is_long", "message", "version",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -39,6 +41,9 @@ class IncomingRequest:
         self.attachments = attachments
         self.context: Any = context
         """What the dialect must know to answer it: nobody else looks at it."""
+        self.is_long = False
+        """Whether it must be handled in slices, and its answer encoded in a thread. Its connection takes no other request until
+        it is answered, and its attachments are its own until then. (A handler sets it if only the answer is long.)"""
 
 
 class UnreadableRequest:
@@ -69,13 +74,23 @@ class Dialect(Protocol):
         """Whether a connection whose first frame is this speaks it."""
         ...
 
-    def begins(self, head: memoryview) -> bool:
-        """Whether a request that is known begins with these bytes (framing.HEAD_SIZE of them). Then a connection's first frame
-        may be as long as any: not all clients greet, and the first that some say to a leader is a megabyte of records."""
+    def frame_max(self, head: memoryview) -> int:
+        """How long a request may be that begins with these bytes (framing.HEAD_SIZE of them); 0 if it is none that is known."""
+        ...
+
+    def is_produce(self, head: memoryview) -> bool:
+        """Whether a request that brings records begins so, which may be the first that a client says: not all of them greet."""
         ...
 
     def read_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
-        """The request in a frame, or what to answer when it cannot be read; RemoteProtocolError means: hang up."""
+        """The request in a frame, or what to answer when it cannot be read; RemoteProtocolError means: hang up.
+
+        LongRequest means that reading it would keep the event loop for too long.
+        """
+        ...
+
+    def read_long_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
+        """The same in a thread, for a request of any length."""
         ...
 
     def encode_response(
@@ -87,3 +102,13 @@ class Dialect(Protocol):
     def encode_error(self, request: IncomingRequest | UnreadableRequest, error: OttlaError) -> list[Buffer]:
         """The answer of a request that failed as a whole."""
         ...
+
+
+def dialect_of(dialects: Sequence[Dialect], frame: memoryview) -> Dialect:
+    """That of a connection whose first frame this is; RemoteProtocolError if it speaks none of them."""
+    for dialect in dialects:
+        if dialect.speaks(frame):
+            return dialect
+    raise RemoteProtocolError(
+        f"a request in a dialect that is not spoken here: it begins with {bytes(frame[:4]).hex(' ')}"
+    )

@@ -29,8 +29,8 @@ GROWTH: Final = 4
 PARK_MAX: Final = 16 * 1024
 """A beginning of at most this size is kept in just as many bytes: a thousand slow peers do not hold a thousand chunks."""
 
-HEAD_SIZE: Final = 4
-"""So many bytes of a body are looked at where a frame is longer than may be at first: an api and its version."""
+HEAD_SIZE: Final = 7
+"""So many bytes of a body are looked at where a frame is longer than any may be: its api stands there in both dialects."""
 
 TRUSTED_MAX: Final = 16 * 1024 * 1024
 """A frame that somebody asked for (``trusted``) gets its memory at once up to this size, a longer one as it arrives."""
@@ -82,15 +82,28 @@ class FrameReader:
     one is received into memory that was made for it, without a copy.
     """
 
-    __slots__ = ("_buffer", "_detach", "_end", "_pool", "_start", "_trusted", "_view", "frame_max", "on_longer")
+    __slots__ = (
+        "_buffer",
+        "_detach",
+        "_end",
+        "_pool",
+        "_start",
+        "_trusted",
+        "_view",
+        "frame_max",
+        "longest",
+        "on_longer",
+    )
 
     def __init__(
         self, pool: BufferPool, frame_max: int = FRAME_MAX, *, trusted: bool = False, detach: bool = False
     ) -> None:
         self._pool = pool
         self.frame_max = frame_max
+        self.longest = frame_max
+        """No frame may be longer, whatever ``on_longer`` says."""
         self.on_longer: Callable[[memoryview], int] | None = None
-        """Asked with the first bytes of a frame that is longer: how long one may be that begins so. None: no longer."""
+        """Asked with the first bytes of each frame that is longer: how long one may be that begins so. None: no longer."""
         self._trusted = trusted
         self._detach = detach
         self._buffer: bytearray | None = None  # None: the shared one
@@ -142,15 +155,30 @@ class FrameReader:
 
     def _may_be_longer(self, size: int) -> bool:
         """Whether a frame is longer for a good reason; False if that is not known yet. Raises if it is not."""
-        if self.on_longer is not None and size > 0:
+        allowed = self.frame_max
+        if self.on_longer is not None and 0 < size <= self.longest:
             if self._end - self._start < LENGTH_SIZE + HEAD_SIZE:
                 self._make_room(LENGTH_SIZE + HEAD_SIZE)
                 return False
             body = self._start + LENGTH_SIZE
-            self.frame_max = self.on_longer(self._view[body : body + HEAD_SIZE])
-        if not 0 < size <= self.frame_max:
-            raise RemoteProtocolError(f"a frame of {size} bytes; allowed are 1 to {self.frame_max}{_guess(size)}")
+            allowed = self.on_longer(self._view[body : body + HEAD_SIZE])
+        if not 0 < size <= allowed:
+            raise RemoteProtocolError(f"a frame of {size} bytes; allowed are 1 to {allowed}{_guess(size)}")
         return True
+
+    def detach_frame(self, frame: memoryview) -> tuple[memoryview, int]:
+        """The frame that was given out last, as memory that is not used again, and its size: the pool counts it until somebody
+        calls ``release`` with that."""
+        if self._buffer is not None and self._start == self._end:
+            size = len(self._buffer)
+            self._forget()
+            return frame, size
+        own = bytearray(frame)  # records are stamped in place
+        self._pool.in_use += len(own)
+        return memoryview(own), len(own)
+
+    def release(self, size: int) -> None:
+        self._pool.in_use -= size
 
     def keep(self) -> None:
         """Nothing more is taken for now: what is left in the shared buffer must not be overwritten by the next stream."""

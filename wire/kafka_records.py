@@ -62,6 +62,26 @@ def decode_records(payload: Buffer, count: int, last_offset_delta: int) -> Kafka
     return records
 
 
+def decode_times(payload: Buffer, count: int, last_offset_delta: int) -> tuple[Sequence[int], list[int]]:
+    """The offset and timestamp deltas of the records, and nothing else of them: a batch may have millions of headers."""
+    if count * RECORD_SIZE_MIN > len(payload):
+        raise CorruptMessage(f"payload of {len(payload)} bytes that says it holds {count} records")
+    data = bytes(payload)
+    offsets: list[int] = []
+    timestamps: list[int] = []
+    try:
+        for position in _borders(data, count)[0]:
+            number, behind = read_varint(data, position + 1)
+            timestamps.append((number >> 1) ^ -(number & 1))
+            number, _ = read_varint(data, behind)
+            offsets.append((number >> 1) ^ -(number & 1))
+    except IndexError:
+        raise CorruptMessage("record that goes past the end of its batch") from None
+    if not rises_within(offsets, last_offset_delta):
+        raise CorruptMessage(f"offset deltas that do not rise from 0 to {last_offset_delta}")
+    return offsets, timestamps
+
+
 def check_first_record(payload: Buffer, count: int) -> None:
     """CorruptMessage if the payload cannot begin with the first of ``count`` records of a producer; the others are not read."""
     if count * RECORD_SIZE_MIN > len(payload):

@@ -29,6 +29,7 @@ from ottla.wire.errors import (
 )
 from ottla.wire.framing import FRAME_MAX, LENGTH, LENGTH_SIZE
 from ottla.wire.messages import Api, Message, Request
+from ottla.wire.request_limits import INLINE_HEAD_MAX, LongRequest, limit_of
 from ottla.wire.requests import ApiRange
 
 REQUEST_MARK: Final = 0x96  # msgpack's array of six
@@ -52,6 +53,7 @@ M = TypeVar("M", bound=Message)
 _encoder = msgspec.msgpack.Encoder()
 _request_head = msgspec.msgpack.Decoder(tuple[int, int, int, int, str | None, msgspec.Raw])
 _response_head = msgspec.msgpack.Decoder(tuple[int, int, int, str, msgspec.Raw])
+_PRODUCE: Final = int(Api.PRODUCE)
 _decoders: dict[type[Message], msgspec.msgpack.Decoder[Any]] = {}
 _api_at = _HEAD_LENGTH_AT + _HEAD_LENGTH.size
 _whole_heads: dict[int, msgspec.msgpack.Decoder[Any]] = {
@@ -100,11 +102,33 @@ class NativeDialect:
     def speaks(self, body: memoryview) -> bool:
         return body[0] & 0xF0 == REQUEST_MARK & 0xF0
 
-    def begins(self, head: memoryview) -> bool:
+    def frame_max(self, head: memoryview) -> int:
+        if head[0] != REQUEST_MARK or head[1] != _UINT32_MARK:
+            return 0
+        api = head[_api_at]
+        if api == _PRODUCE:
+            return limit_of(api).frame_max
+        return (
+            min(limit_of(api).frame_max, REQUEST_HEAD_MAX) if api < 128 else REQUEST_HEAD_MAX
+        )  # ours: of brokers, mostly
+
+    def is_produce(self, head: memoryview) -> bool:
         return False  # our own clients greet
 
     def read_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
         head, tail = _split(body, REQUEST_MARK)
+        if INLINE_HEAD_MAX < len(head) <= REQUEST_HEAD_MAX:
+            raise LongRequest
+        return self._read(head, tail)
+
+    def read_long_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
+        head, tail = _split(body, REQUEST_MARK)
+        request = self._read(head, tail)
+        if isinstance(request, IncomingRequest):
+            request.is_long = True
+        return request
+
+    def _read(self, head: memoryview, tail: memoryview) -> IncomingRequest | UnreadableRequest:
         if len(head) > REQUEST_HEAD_MAX:
             raise RemoteProtocolError(
                 f"a request of {len(head)} bytes without its records; allowed are {REQUEST_HEAD_MAX}"

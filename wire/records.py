@@ -46,7 +46,7 @@ from ottla.wire.errors import (
     InvalidTimestamp,
     MessageTooLarge,
 )
-from ottla.wire.kafka_records import INT64_MAX, INT64_MIN, KafkaRecords, decode_records, encode_records
+from ottla.wire.kafka_records import INT64_MAX, INT64_MIN, KafkaRecords, decode_records, decode_times, encode_records
 
 DECODED_MAX = 256 * 1024 * 1024
 """The largest payload after decompression: more than twice the largest frame, and little enough that a bomb hurts nobody.
@@ -241,6 +241,17 @@ class RecordBatch:
         """Each record's timestamp in ms; the time of the append for all, where the topic says so."""
         return self._timestamps
 
+    def times(self) -> tuple[Sequence[int], list[int]]:
+        """Offsets and timestamps of all records, with as little as possible decoded of them."""
+        header = self.header
+        if header.magic == MAGIC_COLUMNS or header.timestamp_type is TimestampType.LOG_APPEND_TIME or header.is_gap:
+            return self.offsets(), self.timestamps()
+        deltas, times = decode_times(self._payload(), header.count, header.last_offset_delta)
+        first = header.first_timestamp
+        if first + min(times) < INT64_MIN or first + max(times) > INT64_MAX:
+            raise CorruptMessage("record with a timestamp of more than 64 bits")
+        return [header.base_offset + delta for delta in deltas], [first + each for each in times]
+
     def keys(self) -> list[bytes | None]:
         return self._keys
 
@@ -315,15 +326,14 @@ class RecordBatch:
 
 def find_offset_by_timestamp(batch: RecordBatch, timestamp_ms: int) -> tuple[int, int] | None:
     """The offset and the timestamp of the first record that is not older than ``timestamp_ms``."""
-    timestamps = zip(batch.offsets(), batch.timestamps(), strict=True)
-    return next(((offset, timestamp) for offset, timestamp in timestamps if timestamp >= timestamp_ms), None)
+    return next(((offset, at_ms) for offset, at_ms in zip(*batch.times(), strict=True) if at_ms >= timestamp_ms), None)
 
 
 def find_youngest(batch: RecordBatch) -> tuple[int, int]:
     """The offset and the timestamp of the first record that has the largest timestamp."""
-    timestamps = batch.timestamps()
+    offsets, timestamps = batch.times()
     largest = max(timestamps)
-    return list(batch.offsets())[timestamps.index(largest)], largest
+    return offsets[timestamps.index(largest)], largest
 
 
 def _check_shape(header: BatchHeader) -> BatchHeader:

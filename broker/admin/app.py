@@ -7,7 +7,10 @@ from collections.abc import Callable
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from ottla.broker.metrics import Metrics
+from ottla.broker.stall_watch import StallWatch
 
 logger = logging.getLogger(__name__)
 
@@ -34,10 +37,10 @@ logger.addFilter(_OwnFaults())
 class AdminServer:
     """``why_not_ready`` says what is missing, or None; ``refresh`` brings gauges up to date before a scrape."""
 
-    def __init__(
-        self, registry: CollectorRegistry, why_not_ready: Callable[[], str | None], refresh: Callable[[], None]
-    ) -> None:
-        self._registry = registry
+    def __init__(self, metrics: Metrics, why_not_ready: Callable[[], str | None], refresh: Callable[[], None]) -> None:
+        self._all_metrics = metrics
+        self._registry = metrics.registry
+        self._stalls = StallWatch(metrics.stalls)
         self._why_not_ready = why_not_ready
         self._refresh = refresh
         self._runner: web.AppRunner | None = None
@@ -56,6 +59,7 @@ class AdminServer:
         await self._runner.setup()
         await web.TCPSite(self._runner, host or None, port).start()
         self._sweep()
+        self._stalls.start()
         address = self._runner.addresses[0]
         return int(address[1])
 
@@ -76,6 +80,7 @@ class AdminServer:
     async def stop(self) -> None:
         if self._sweeper is not None:
             self._sweeper.cancel()
+        self._stalls.stop()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -88,5 +93,8 @@ class AdminServer:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         self._refresh()
+        longest_s, busy_s = self._stalls.take_longest()
+        self._all_metrics.longest_stall.set(longest_s)
+        self._all_metrics.longest_busy.set(busy_s)
         body = await asyncio.to_thread(generate_latest, self._registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})

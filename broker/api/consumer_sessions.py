@@ -5,9 +5,10 @@ has happened, however many partitions there are. An append looks up who wants th
 Sessions end with their connection. Nothing here waits; all of it is compiled.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 
-from ottla.broker.api.parts import ANSWER_MAX, client_error
+from ottla.broker.api.fetch_refusals import isolated_leader, refusal
+from ottla.broker.api.parts import ANSWER_MAX, have_short_names
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.metrics import Tally
 from ottla.broker.purgatory import Purgatory, Waiting
@@ -16,14 +17,16 @@ from ottla.broker.replication.partitions import Partitions
 from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
 from ottla.wire.batch import Buffer
-from ottla.wire.errors import FetchSessionIdNotFound, NotLeaderOrFollower, OttlaError
-from ottla.wire.names import NO_EPOCH, NO_LEADER
-from ottla.wire.requests import FetchPart, FetchPartResult, FetchRequest, FetchResponse
+from ottla.wire.errors import FetchSessionIdNotFound, OttlaError
+from ottla.wire.requests import FetchDrop, FetchPart, FetchPartResult, FetchRequest, FetchResponse
 
 WAIT_MAX_S = 300.0
 
 KEPT_MAX = 400_000
 """How many partitions are kept for all consumers together, a few hundred bytes each. Who finds no room names all, each time."""
+
+SESSION_MAX = 10_000
+"""How many of one consumer, for all of them may have news, or end, at once. Who wants more names all, each time."""
 
 NOTHING_TOLD = -1
 
@@ -74,11 +77,15 @@ class ConsumerSession:
 
     # --- what the consumer says ------------------------------------------------------------------------------------------
 
-    def fetch(self, request: FetchRequest) -> Reply | Later:
-        """Note what has changed; answer if there is enough to say, else wait. A fetch that still waits is answered first."""
+    def prepare(self, request: FetchRequest) -> None:
+        """A fetch begins: one that still waits is answered."""
         self.end_wait()
         self._max_bytes = min(max(request.max_bytes, 0), ANSWER_MAX)
         self._want_bytes(min(max(request.min_bytes, 0), max(self._max_bytes, 1)))
+
+    def fetch(self, request: FetchRequest) -> Reply | Later:
+        """Note what has changed; answer if there is enough to say, else wait. A fetch that still waits is answered first."""
+        self.prepare(request)
         self._take(request)
         self._look()
         wait_s = min(max(request.max_wait_ms, 0) / 1000, WAIT_MAX_S)
@@ -88,10 +95,22 @@ class ConsumerSession:
         return waiting
 
     def _take(self, request: FetchRequest) -> None:
-        for drop in request.dropped:
-            self._drop((drop.topic, drop.partition))
+        self.drop_some(request.dropped)
         for part in request.parts:
-            self._name((part.topic, part.partition), part)
+            self._name(self._key(part), part)
+
+    def _key(self, part: FetchPart) -> PartitionKey:
+        return (part.topic, part.partition)
+
+    def drop_some(self, dropped: Sequence[FetchDrop]) -> None:
+        for drop in dropped:
+            self._drop((drop.topic, drop.partition))
+
+    def name_some(self, parts: Sequence[FetchPart]) -> None:
+        """Some of those that a long fetch names: look at them, too."""
+        for part in parts:
+            self._name(self._key(part), part)
+        self._look()
 
     def _want_bytes(self, min_bytes: int) -> None:
         if min_bytes != self._min_bytes:  # what is ready was counted by another measure
@@ -315,25 +334,31 @@ class ConsumerSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, peer: Peer, count: int) -> ConsumerSession | None:
-        """A session for who names ``count`` partitions, in place of the one before; None if there is no room."""
+    def begin(self, peer: Peer, parts: Sequence[FetchPart]) -> ConsumerSession | None:
+        """A session for who names these, in place of the one before; None if they cannot be kept."""
         session = ConsumerSession(self, peer)
-        return session if self.put(session, count) else None
+        return session if self.put(session, parts) else None
 
-    def put(self, session: ConsumerSession, count: int) -> bool:
-        """Keep ``count`` partitions by this session, in place of the one before; False if there is no room."""
+    def put(self, session: ConsumerSession, parts: Sequence[FetchPart]) -> bool:
+        """Keep what is named by this session, in place of the one before; False if it cannot be kept."""
         self.end(session.peer)
-        if self._kept + count > self.kept_max:
+        if len(parts) > SESSION_MAX or self._kept + len(parts) > self.kept_max or not have_short_names(parts):
             return False
         self._sessions[session.peer] = session
         return True
 
-    def get(self, peer: Peer, count: int) -> ConsumerSession:
-        """What is kept for it, if ``count`` more find room; else it must begin anew."""
+    def get(self, peer: Peer, parts: Sequence[FetchPart]) -> ConsumerSession:
+        """What is kept for it, if these can be, too; else it must begin anew."""
         session = self._sessions.get(peer)
         if session is None:
             raise FetchSessionIdNotFound("nothing is kept of what was named over this connection")
-        if self._kept + count > self.kept_max:
+        if len(parts) > SESSION_MAX or session.size > SESSION_MAX:
+            self.end(peer)
+            raise FetchSessionIdNotFound(f"a session keeps {SESSION_MAX} partitions at most")
+        if not have_short_names(parts):
+            self.end(peer)
+            raise FetchSessionIdNotFound("a session keeps no partition of a topic whose name or id no topic can have")
+        if self._kept + len(parts) > self.kept_max:
             self.end(peer)
             raise FetchSessionIdNotFound(f"more than {self.kept_max} partitions would be kept for consumers")
         return session
@@ -368,32 +393,3 @@ class ConsumerSessions:
         if watching is not None:
             for wanted in watching:
                 wanted.session.touch(wanted)
-
-
-class IsolatedLeader(NotLeaderOrFollower):
-    """Perhaps this broker leads a partition no more, and it reaches nobody who could tell."""
-
-
-def isolated_leader(partition: Partition | None) -> OttlaError | None:
-    """Why an isolated broker does not just say that a partition has no more records: another broker may have some.
-
-    None for a partition without other replicas, which nobody else can lead.
-    """
-    if partition is None or len(partition.replicas) < 2:
-        return None
-    return IsolatedLeader(
-        f"this broker is cut off from ZooKeeper and all other brokers, and may lead {partition.where} no more"
-    )
-
-
-def refusal(part: FetchPart, why: OttlaError, partitions: Partitions, view: ClusterView) -> FetchPartResult:
-    """The answer of a part that cannot be read: why, and who leads it as far as known."""
-    leader, leader_epoch = NO_LEADER, NO_EPOCH
-    if not isinstance(why, IsolatedLeader):
-        leader, leader_epoch = view.leader_of(part.topic, part.partition)
-    why = client_error(why, part.topic, leader)
-    start = partitions.log_start_offset(part.topic, part.partition)
-    return FetchPartResult(
-        why.code, str(why), part.topic, part.partition,
-        log_start_offset=start, leader=leader, leader_epoch=leader_epoch, topic_id=view.topic_id_of(part.topic),
-    )  # fmt: skip

@@ -1,9 +1,12 @@
 """DescribeProducers: the idempotent producers that a replica remembers."""
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
+from ottla.broker.api.later import while_asked
 from ottla.broker.api.parts import check_parts, client_error
+from ottla.broker.api.slices import in_slices
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage.producers.decision import Entry, last_sequence
@@ -32,16 +35,21 @@ class DescribeProducersHandler:
         self._view = view
         self._now_ms = now_ms
 
-    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply:
+    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply | asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, DescribeProducersRequest)
         check_parts(request.parts)
-        results: list[DescribeProducersPartResult] = []
+        results = self._described(request.parts)
+        if incoming.is_long:
+            return while_asked(_in_slices(results))
+        return Reply(DescribeProducersResponse(list(results)))
+
+    def _described(self, parts: Sequence[PartitionName]) -> Iterator[DescribeProducersPartResult]:
         most = PRODUCERS_MAX
-        for part in request.parts:
-            results.append(self._describe(part, most))
-            most -= len(results[-1].producers)
-        return Reply(DescribeProducersResponse(results))
+        for part in parts:
+            result = self._describe(part, most)
+            most -= len(result.producers)
+            yield result
 
     def _describe(self, part: PartitionName, most: int) -> DescribeProducersPartResult:
         found = self._partitions.get(part.topic, part.partition)
@@ -55,6 +63,10 @@ class DescribeProducersHandler:
         booted_ms = self._now_ms() - time.monotonic() * 1000
         producers = tuple(_described(producer_id, entry, booted_ms) for producer_id, entry in latest)
         return DescribeProducersPartResult(0, "", part.topic, part.partition, producers, len(states) - len(producers))
+
+
+async def _in_slices(results: Iterator[DescribeProducersPartResult]) -> Reply:
+    return Reply(DescribeProducersResponse(await in_slices(lambda result: result, results)))
 
 
 def _described(producer_id: int, entry: Entry, booted_ms: float) -> DescribedProducer:

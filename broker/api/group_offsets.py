@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from msgspec import structs
 
 from ottla.broker.api.later import later
 from ottla.broker.api.parts import check_parts
+from ottla.broker.api.slices import Slices, in_slices
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.groups.consumer_membership import ConsumerGroup
 from ottla.broker.groups.coordinated import Coordinated
@@ -82,15 +83,24 @@ class GroupOffsetHandlers:
         return later(self._commit(request, self._new_groups.of(connection)))
 
     async def _commit(self, request: OffsetCommitRequest, made_for: GroupsOfConnection) -> Reply:
-        results, good = self._checked(request.parts)
+        slices = Slices()
+        results, good = await self._checked(request.parts, slices)
+        pieces: list[list[OffsetCommitPart]] = []
+        for piece in in_pieces(request.group_id, good):
+            pieces.append(piece)
+            await slices.rest()
         coordinated = await self._group_of(request, made_for, is_needed=bool(good))
         if coordinated is None:
             return Reply(OffsetCommitResponse(results))
+        # Invariant: nothing is written for a member of an old generation. Nothing is awaited between this check and the write.
+        if coordinated.over:
+            raise NotCoordinator("another broker coordinates this group by now")
         coordinated.group.check_commit(
             request.member_id, request.group_instance_id, request.generation_id, time.monotonic()
         )
-        errors = await self._write_in_pieces(coordinated, good)
-        for place, part in enumerate(request.parts):
+        errors = await self._write_in_pieces(coordinated, pieces)
+        for place, part in enumerate(request.parts if errors else ()):
+            await slices.rest()
             error = errors.get(TopicPartition(part.topic, part.partition))
             if error is not None:
                 results[place] = OffsetCommitPartResult(error.code, str(error), part.topic, part.partition)
@@ -114,31 +124,32 @@ class GroupOffsetHandlers:
                 f"group {request.group_id!r} does not exist, and has no generation {request.generation_id}"
             ) from None
 
-    def _checked(
-        self, parts: Sequence[OffsetCommitPart]
-    ) -> tuple[list[OffsetCommitPartResult], list[OffsetCommitPart]]:
-        """A result for each part, and those that are to be written."""
+    async def _checked(
+        self, parts: Sequence[OffsetCommitPart], slices: Slices
+    ) -> tuple[list[OffsetCommitPartResult], Collection[OffsetCommitPart]]:
+        """A result for each part, and those that are to be written: where a partition is named several times, the last one."""
         results: list[OffsetCommitPartResult] = []
-        good: list[OffsetCommitPart] = []
+        good: dict[TopicPartition, OffsetCommitPart] = {}
         for part in parts:
+            await slices.rest()
             error = self._why_not(part)
             if error is None:
                 # Invariant: the topic is the one that the commit was checked for. While it waits to be written, the topic
                 # may be deleted and made anew, and the first records of the new one would be skipped.
-                good.append(structs.replace(part, topic_id=part.topic_id or self._view.topic_id_of(part.topic)))
+                named = structs.replace(part, topic_id=part.topic_id or self._view.topic_id_of(part.topic))
+                good[TopicPartition(part.topic, part.partition)] = named
                 results.append(OffsetCommitPartResult(0, "", part.topic, part.partition))
             else:
                 results.append(OffsetCommitPartResult(error.code, str(error), part.topic, part.partition))
-        return results, good
+        return results, good.values()
 
     async def _write_in_pieces(
-        self, coordinated: Coordinated, parts: list[OffsetCommitPart]
+        self, coordinated: Coordinated, pieces: list[list[OffsetCommitPart]]
     ) -> dict[TopicPartition, OttlaError]:
         """Commit as much at a time as a multi takes; what could not be written, and why. Raises if nothing could.
 
         Every piece is fenced as any write is. All are put at once: nothing that the group decides later comes between them.
         """
-        pieces = list(in_pieces(coordinated.group.group_id, parts))
         written = [self._written(coordinated, _filled(piece)) for piece in pieces]
         outcomes = await asyncio.gather(*written, return_exceptions=True)
         for outcome in outcomes:
@@ -206,20 +217,19 @@ class GroupOffsetHandlers:
                 coordinated.group.check_fetch(group.member_id, group.member_epoch)
             await self._check_still_mine(coordinated)
         except GroupIdNotFound:
-            missing = [OffsetFetchPartResult(0, "", part.topic, part.partition) for part in group.parts or ()]
-            return OffsetFetchGroupResult(0, "", group.group_id, tuple(missing))
+            return OffsetFetchGroupResult(0, "", group.group_id, tuple(await _all_alike(group, 0)))
         except OttlaError as error:  # each part bears it too: old versions of Kafka's have no other place for it
-            failed = [OffsetFetchPartResult(error.code, "", part.topic, part.partition) for part in group.parts or ()]
-            return OffsetFetchGroupResult(error.code, str(error), group.group_id, tuple(failed))
+            return OffsetFetchGroupResult(
+                error.code, str(error), group.group_id, tuple(await _all_alike(group, error.code))
+            )
         offsets = coordinated.loaded.offsets
         wanted = (
-            [TopicPartition(part.topic, part.partition) for part in group.parts]
+            await in_slices(lambda part: TopicPartition(part.topic, part.partition), group.parts)
             if group.parts is not None
             else sorted(offsets)
         )
-        return OffsetFetchGroupResult(
-            0, "", group.group_id, tuple(_told(where, self._valid(where, offsets.get(where))) for where in wanted)
-        )
+        told = await in_slices(lambda where: _told(where, self._valid(where, offsets.get(where))), wanted)
+        return OffsetFetchGroupResult(0, "", group.group_id, tuple(told))
 
     def _valid(self, where: TopicPartition, committed: Committed | None) -> Committed | None:
         """What was committed, unless it was of an earlier topic of that name: whoever went on there would skip records."""
@@ -265,8 +275,10 @@ class GroupOffsetHandlers:
             )
         subscribed = all_subscribed_topics(record)
         results: list[OffsetDeletePartResult] = []
-        good: list[TopicPartition] = []
+        good: dict[TopicPartition, None] = {}
+        slices = Slices()
         for part in request.parts:
+            await slices.rest()
             where = TopicPartition(part.topic, part.partition)
             is_stored = where in coordinated.loaded.offsets
             error: OttlaError | None = None
@@ -275,7 +287,7 @@ class GroupOffsetHandlers:
             elif part.topic in subscribed:
                 error = GroupSubscribedToTopic(f"members of {request.group_id!r} subscribe to {part.topic!r}")
             elif is_stored:
-                good.append(where)
+                good[where] = None
             code, message = (error.code, str(error)) if error is not None else (0, "")
             results.append(OffsetDeletePartResult(code, message, part.topic, part.partition))
 
@@ -303,6 +315,12 @@ class GroupOffsetHandlers:
 
 def _unknown(topic: str, partition: int) -> UnknownTopicOrPartition:
     return UnknownTopicOrPartition(f"there is no {topic[:100]}-{partition}")
+
+
+async def _all_alike(group: OffsetFetchGroup, error_code: int) -> list[OffsetFetchPartResult]:
+    return await in_slices(
+        lambda part: OffsetFetchPartResult(error_code, "", part.topic, part.partition), group.parts or ()
+    )
 
 
 def _filled(piece: list[OffsetCommitPart]) -> Callable[[GroupWrite], None]:

@@ -29,6 +29,9 @@ from ottla.wire.groups import (
 )
 
 KEYS_MAX = 1000
+PROTOCOL_TYPE_MAX = 255
+PROTOCOLS_MAX = 50
+"""Of one member: what all members have in common is looked for at each join."""
 HEARTBEAT_MAX_S = 60.0
 
 
@@ -80,6 +83,12 @@ class GroupHandlers:
             raise InvalidSessionTimeout(f"session.timeout.ms={request.session_timeout_ms}; allowed are {low} to {high}")
         if not 0 <= request.rebalance_timeout_ms <= 2**31 - 1:
             raise InvalidRequest(f"rebalance timeout of {request.rebalance_timeout_ms} ms")
+        if len(request.protocols) > PROTOCOLS_MAX:
+            raise InvalidRequest(f"a member of {len(request.protocols)} protocols; allowed are {PROTOCOLS_MAX}")
+        if len(request.protocol_type) > PROTOCOL_TYPE_MAX:
+            raise InvalidRequest(
+                f"a protocol type of {len(request.protocol_type)} letters; allowed are {PROTOCOL_TYPE_MAX}"
+            )
         names = [request.protocol_type, request.member_id, request.group_instance_id or ""]
         size = sum(len(one.name) + len(one.metadata) for one in request.protocols) + sum(map(len, names))
         if size > limits.metadata_max_bytes:

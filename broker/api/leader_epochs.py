@@ -1,6 +1,10 @@
 """OffsetForLeaderEpoch: where the records of a leader's epoch end, so that a reader knows whether what it has read was cut."""
 
+import asyncio
+
+from ottla.broker.api.later import while_asked
 from ottla.broker.api.parts import check_parts, client_error
+from ottla.broker.api.slices import in_slices
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.replication.partitions import Partitions
 from ottla.net.peer import Peer
@@ -22,11 +26,16 @@ class OffsetForLeaderEpochHandler:
         self._partitions = partitions
         self._view = view
 
-    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply:
+    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply | asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, OffsetForLeaderEpochRequest)
         check_parts(request.parts)
+        if incoming.is_long:
+            return while_asked(self._ends_of(request.parts))
         return Reply(OffsetForLeaderEpochResponse([self._end_of(part) for part in request.parts]))
+
+    async def _ends_of(self, parts: list[EpochEndPart]) -> Reply:
+        return Reply(OffsetForLeaderEpochResponse(await in_slices(self._end_of, parts)))
 
     def _end_of(self, part: EpochEndPart) -> EpochEndPartResult:
         try:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from ottla.broker.api.auto_topics import AutoTopics
 from ottla.broker.api.later import later
 from ottla.broker.api.lost_leaders import LostLeaders
+from ottla.broker.api.slices import Slices
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.peers import Handshakes, Identity
 from ottla.net.peer import Peer
@@ -24,6 +25,12 @@ ANSWER_BYTES_MAX = 64 * 1024 * 1024
 PARTITION_BYTES, REPLICA_BYTES, TOPIC_BYTES = 100, 15, 100
 """At most so many in either dialect: a replica is named among the replicas, in sync, and eligible."""
 
+
+PARTITIONS_INLINE = 1_000
+"""An answer of more partitions is encoded in a thread."""
+
+CHUNK = 200
+"""So many topics are described between two looks at the clock."""
 
 Finish = Callable[[MetadataResponse], MetadataResponse]
 
@@ -54,16 +61,29 @@ class MetadataHandler:
         # What comes in pages (Kafka's DescribeTopicPartitions) is cut where it is written.
         finish = _shortened if incoming.api == Api.METADATA else _as_it_is
         if request.topics is None:
-            return Reply(finish(self._described(None, connection.listener)))
+            answer = finish(self._described(None, connection.listener))
+            incoming.is_long = sum([len(topic.partitions) for topic in answer.topics]) > PARTITIONS_INLINE
+            return Reply(answer)
         names = list(dict.fromkeys(request.topics))  # each is told once, however often it is named
         if request.auto_create and self._auto_topics is not None:
             missing = [name for name in self._auto_topics.missing(names) if _is_legal(name)]
             if missing:
                 return later(self._make_and_describe(self._auto_topics, missing, names, connection.listener, finish))
+        if incoming.is_long:
+            return later(self._describe_many(names, connection.listener, finish))
         lost = self._lost_leaders
         if lost is not None and lost.can_tell(names):
             return later(self._describe_later(lost, names, connection.listener, finish))
         return Reply(finish(self._describe(names, connection.listener)))
+
+    async def _describe_many(self, names: list[str], listener: str, finish: Finish) -> Reply:
+        """In slices. The answer is as old as its first part, whatever has changed meanwhile."""
+        slices = Slices()
+        answer = self._describe(names[:CHUNK], listener)
+        for start in range(CHUNK, len(names), CHUNK):
+            await slices.rest()
+            answer.topics += self._describe(names[start : start + CHUNK], listener).topics
+        return Reply(finish(answer))
 
     async def _describe_later(self, lost: LostLeaders, names: list[str], listener: str, finish: Finish) -> Reply:
         await lost.wait(names)

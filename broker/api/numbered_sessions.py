@@ -172,11 +172,16 @@ class NumberedSessions:
 
     def begin(self, peer: Peer, request: NumberedFetchRequest, results: Sequence[FetchPartResult]) -> int:
         """Keep what was named and is answered now; the number of the session, or NO_SESSION if there is no room."""
-        session = NumberedSession(self._sessions, peer, random.randint(1, NUMBER_MAX), request.by_id)
-        if not self._sessions.put(session, len(request.parts)):
+        session = self.make(peer, request)
+        if session is None:
             return NO_SESSION
         session.begin(request.parts, results)
         return session.number
+
+    def make(self, peer: Peer, request: NumberedFetchRequest) -> NumberedSession | None:
+        """A session with nothing in it, if there is room for what the request names."""
+        session = NumberedSession(self._sessions, peer, random.randint(1, NUMBER_MAX), request.by_id)
+        return session if self._sessions.put(session, request.parts) else None
 
     def end(self, peer: Peer, number: int) -> None:
         """The client wants it no more."""
@@ -186,7 +191,13 @@ class NumberedSessions:
 
     def fetch(self, peer: Peer, request: NumberedFetchRequest) -> Reply | Later:
         """Go on where the last fetch ended."""
-        session = self._sessions.get(peer, len(request.parts))
+        session = self.next_of(peer, request)
+        reply = session.fetch(request)
+        return reply if session.size else self.end_empty(session)
+
+    def next_of(self, peer: Peer, request: NumberedFetchRequest) -> NumberedSession:
+        """The session that a fetch goes on with, as the next one in it."""
+        session = self._sessions.get(peer, request.parts)
         if not isinstance(session, NumberedSession) or session.number != request.session_id:
             raise FetchSessionIdNotFound(f"no session {request.session_id} was begun over this connection")
         if session.epoch != request.session_epoch:
@@ -196,11 +207,12 @@ class NumberedSessions:
                 "the session was begun with topics' names, or ids, and goes on with the other"
             )
         session.epoch = epoch_after(session.epoch)
-        reply = session.fetch(request)
-        if not session.size:
-            self._sessions.end(peer)
-            return Reply(NumberedFetchResponse([]))
-        return reply
+        return session
+
+    def end_empty(self, session: NumberedSession) -> Reply:
+        """Nothing is kept any more: the answer tells that the session has ended."""
+        self._sessions.end(session.peer)
+        return Reply(NumberedFetchResponse([]))
 
 
 def epoch_after(epoch: int) -> int:

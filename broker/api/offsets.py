@@ -2,8 +2,10 @@
 
 import asyncio
 
-from ottla.broker.api.later import later
+from ottla.broker.api.later import while_asked
 from ottla.broker.api.parts import check_parts, client_error
+from ottla.broker.api.slices import Slices
+from ottla.broker.api.time_search import TimeSearches
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
@@ -13,35 +15,35 @@ from ottla.wire.batch import read_fields
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import InvalidRequest, OttlaError
 from ottla.wire.messages import EARLIEST, LATEST, MAX_TIMESTAMP
-from ottla.wire.records import RecordBatch, find_offset_by_timestamp, find_youngest
 from ottla.wire.requests import ListOffsetsPart, ListOffsetsPartResult, ListOffsetsRequest, ListOffsetsResponse
-
-DECODED_MAX = 32 * 1024 * 1024
-"""The largest batch that is decompressed to look for a time in it: the one thing that makes a broker decode records."""
-
-OPENED_MAX = 100
-"""Batches that are opened for one search: all but the last had a largest timestamp that was put there when it was stored, a
-moment after their records were made, so there are few between that and this."""
 
 
 class ListOffsetsHandler:
-    """Ends and beginnings are answered at once; a search by time is done in a thread, one batch after the other."""
+    """Ends and beginnings are answered at once; a search by time opens batches in a thread (time_search.py)."""
 
     def __init__(self, partitions: Partitions, view: ClusterView) -> None:
         self._partitions = partitions
         self._view = view
-        self._decoding = asyncio.Lock()  # so that all who search together hold the memory of one batch
+        self._searches = TimeSearches()
 
     def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply | asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, ListOffsetsRequest)
         check_parts(request.parts)
+        if incoming.is_long:
+            return while_asked(self._search(request.parts, connection))
         if any(_is_searched(part) for part in request.parts):
-            return later(self._search(request.parts))
+            return while_asked(self._search(request.parts, connection))
         return Reply(ListOffsetsResponse([self._end_of(part) for part in request.parts]))
 
-    async def _search(self, parts: list[ListOffsetsPart]) -> Reply:
-        found = [await self._find(part) if _is_searched(part) else self._end_of(part) for part in parts]
+    async def _search(self, parts: list[ListOffsetsPart], peer: Peer) -> Reply:
+        """Answer one after the other, and of each connection one request at a time: who asks for much waits longer."""
+        slices = Slices()
+        found: list[ListOffsetsPartResult] = []
+        async with self._searches.turn_of(peer):
+            for part in parts:
+                found.append(await self._find(part) if _is_searched(part) else self._end_of(part))
+                await slices.rest()
         return Reply(ListOffsetsResponse(found))
 
     def _end_of(self, part: ListOffsetsPart) -> ListOffsetsPartResult:
@@ -60,12 +62,11 @@ class ListOffsetsHandler:
 
     async def _find(self, part: ListOffsetsPart) -> ListOffsetsPartResult:
         try:
-            async with self._decoding:
-                partition = self._led(part)
-                if part.timestamp_ms == MAX_TIMESTAMP:
-                    offset, timestamp_ms = await _find_youngest(partition)
-                else:
-                    offset, timestamp_ms = await _find_by_time(partition, part.timestamp_ms)
+            partition = self._led(part)
+            if part.timestamp_ms == MAX_TIMESTAMP:
+                offset, timestamp_ms = await self._searches.youngest(partition)
+            else:
+                offset, timestamp_ms = await self._searches.first_since(partition, part.timestamp_ms)
         except OttlaError as error:
             return self._failed(part, error)
         return ListOffsetsPartResult(0, "", part.topic, part.partition, offset, timestamp_ms, partition.leader_epoch)
@@ -99,30 +100,3 @@ def _timestamp_from(partition: Partition, offset: int) -> int:
             return header.first_timestamp
         offset = header.next_offset
     return -1
-
-
-async def _find_youngest(partition: Partition) -> tuple[int, int]:
-    """Offset and timestamp of the record with the largest timestamp, where headers say that it is; -1 and -1 if none is."""
-    largest_ms = partition.log.max_timestamp()
-    view = partition.log.find_by_timestamp(largest_ms) if largest_ms >= 0 else None
-    if view is None:
-        return -1, -1
-    batch = RecordBatch(bytes(view), verify=False, decoded_max=DECODED_MAX)
-    found = await asyncio.to_thread(find_youngest, batch)
-    return found if found[0] < partition.high_watermark else (-1, -1)
-
-
-async def _find_by_time(partition: Partition, timestamp_ms: int) -> tuple[int, int]:
-    """Offset and timestamp of the first committed record that is not older; -1 and -1 if all are."""
-    offset = 0
-    for _ in range(OPENED_MAX):
-        view = partition.log.find_by_timestamp(timestamp_ms, offset)
-        if view is None:
-            break
-        # A copy: the log may be deleted while the thread reads.
-        batch = RecordBatch(bytes(view), verify=False, decoded_max=DECODED_MAX)
-        found = await asyncio.to_thread(find_offset_by_timestamp, batch, timestamp_ms)
-        if found is not None:
-            return found if found[0] < partition.high_watermark else (-1, -1)
-        offset = batch.next_offset  # its header promised more: its producer left the largest timestamp out
-    return -1, -1

@@ -1,13 +1,14 @@
-"""The parts of a request, one for each partition: how many there may be, no partition twice, and how much is answered."""
+"""The parts of a request, one for each partition: how many there may be, and how much is answered."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from ottla.wire.errors import InvalidRequest, InvalidTopic, NotLeaderOrFollower, OttlaError, UnknownTopicOrPartition
-from ottla.wire.names import NO_LEADER, check_topic_name
+from ottla.wire.names import NO_LEADER, TOPIC_NAME_MAX, check_topic_name
 from ottla.wire.requests import FetchPart
 
-PARTS_MAX = 10_000
+PARTS_MAX = 200_000
+"""Partitions in one request: more than a broker has. Where they are many, they are worked on in slices (slices.py)."""
 
 ANSWER_MAX = 64 * 1024 * 1024
 """The most bytes of records that one answer brings, whatever is asked for; who wants more asks again."""
@@ -18,27 +19,15 @@ class Part(Protocol):
     partition: int
 
 
-def check_parts(parts: Sequence[Part], *, repeated: bool = False) -> None:
-    """Raise if there are too many, or if a partition is asked for twice: each would be worked on, and waited for, again."""
-    count = len(parts)
-    if count < 2:
-        return
-    _check_count(count)
-    if not repeated and len({(part.topic, part.partition) for part in parts}) != count:
-        raise InvalidRequest(f"{count} parts in one request, and some name the same partition")
+def check_parts(parts: Sequence[Part]) -> None:
+    """Raise if there are too many. One partition may be named several times: what that means is for each api to say."""
+    if len(parts) > PARTS_MAX:
+        raise InvalidRequest(f"{len(parts)} parts in one request; at most {PARTS_MAX}")
 
 
-def check_parts_by_id(parts: Sequence[FetchPart]) -> None:
-    """The same for parts that name topics by their ids: some of those may be unknown."""
-    count = len(parts)
-    _check_count(count)
-    if len({(part.topic_id, part.partition) for part in parts}) != count:
-        raise InvalidRequest(f"{count} parts in one request, and some name the same partition")
-
-
-def _check_count(count: int) -> None:
-    if count > PARTS_MAX:
-        raise InvalidRequest(f"{count} parts in one request; at most {PARTS_MAX}")
+def have_short_names(parts: Sequence[FetchPart]) -> bool:
+    """Whether names and ids are no longer than those of topics: longer ones could fill the memory if they were kept."""
+    return all(len(part.topic) <= TOPIC_NAME_MAX and len(part.topic_id) <= TOPIC_NAME_MAX for part in parts)
 
 
 def client_error(error: OttlaError, topic: str, leader: int = NO_LEADER) -> OttlaError:

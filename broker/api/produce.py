@@ -1,12 +1,23 @@
 """Produce: append record batches to partitions that this broker leads."""
 
+import asyncio
 from collections.abc import Callable
 
+from ottla.broker.api.acknowledgements import (
+    TIMEOUT_MAX_S,
+    Awaited,
+    close_on_error,
+    fail,
+    is_acknowledged,
+    not_acknowledged,
+    write_receipt,
+)
+from ottla.broker.api.later import later
+from ottla.broker.api.long_produce import LongProduces
 from ottla.broker.api.parts import check_parts, client_error
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.metrics import Metrics
 from ottla.broker.purgatory import Purgatory
-from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
 from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
@@ -15,7 +26,6 @@ from ottla.wire.errors import (
     InvalidRequiredAcks,
     NotLeaderOrFollower,
     OttlaError,
-    RequestTimedOut,
     TransactionalIdAuthorizationFailed,
 )
 from ottla.wire.messages import ACKS_ALL, ACKS_LEADER, ACKS_NONE
@@ -27,11 +37,6 @@ from ottla.wire.requests import (
     ProduceResponse,
     TransactionalProduceRequest,
 )
-
-TIMEOUT_MAX_S = 300.0
-
-Awaited = tuple[ProducePartResult, Partition, int]
-"""A part that is appended and not yet committed: its result, its partition, and the offset behind it."""
 
 
 class ProduceHandler:
@@ -55,8 +60,9 @@ class ProduceHandler:
         self._bytes_in = metrics.bytes_in
         self._batches_in = metrics.batches_in
         self._records_in = metrics.records_in
+        self._long = LongProduces(self.append, self.write_receipts)
 
-    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply | Later | None:
+    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply | Later | asyncio.Future[Reply] | None:
         request = incoming.message
         assert isinstance(request, ProduceRequest)
         if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
@@ -67,22 +73,24 @@ class ProduceHandler:
             )
         # A partition may come several times. What can be tried again keeps from one part of it what it keeps from the next
         # (who leads, who is in sync, the disk: none changes in between), so no batch overtakes one that will come again.
-        check_parts(request.parts, repeated=True)
+        check_parts(request.parts)
+        if incoming.is_long:
+            return later(self._long.answer(request, incoming.attachments, connection))
         results: list[ProducePartResult] = []
         awaited: list[Awaited] = []
         for part, records in zip(request.parts, incoming.attachments, strict=True):
-            results.append(self._append(part, records, request.acks, awaited))
+            results.append(self.append(part, records, request.acks, awaited))
         if request.acks == ACKS_NONE:
-            self._close_on_error(results, connection)
+            close_on_error(results, connection)
             return None
         response = Reply(ProduceResponse(results))
         if request.receipts:
-            self._write_receipts(results)
+            self.write_receipts(results)
         if not awaited:
             return response
         return self._wait(response, awaited, min(max(request.timeout_ms, 1) / 1000, TIMEOUT_MAX_S))
 
-    def _append(self, part: ProducePart, records: memoryview, acks: int, awaited: list[Awaited]) -> ProducePartResult:
+    def append(self, part: ProducePart, records: memoryview, acks: int, awaited: list[Awaited]) -> ProducePartResult:
         try:
             partition = self._partitions.led(part.topic, part.partition, NO_EPOCH)
             if acks != ACKS_ALL and len(partition.replicas) > 1 and self._unsure():
@@ -111,12 +119,12 @@ class ProduceHandler:
             awaited.append((result, partition, end))
         return result
 
-    def _write_receipts(self, results: list[ProducePartResult]) -> None:
+    def write_receipts(self, results: list[ProducePartResult]) -> None:
         """What holds now, for acks that need not wait; the others get theirs when they are acknowledged."""
         for result in results:
             partition = self._partitions.get(result.topic, result.partition)
             if partition is not None and not result.error_code:
-                _write_receipt(result, partition)
+                write_receipt(result, partition)
 
     def _failed(self, part: ProducePart, error: OttlaError) -> ProducePartResult:
         leader, leader_epoch = self._view.leader_of(part.topic, part.partition)
@@ -128,39 +136,13 @@ class ProduceHandler:
 
     def _wait(self, response: Reply, awaited: list[Awaited], timeout_s: float) -> Reply | Later:
         def attempt() -> Reply | None:
-            for entry in list(awaited):
-                result, partition, end = entry
-                if partition.high_watermark >= end:
-                    awaited.remove(entry)
-                    if result.leader_epoch != NO_EPOCH:
-                        _write_receipt(result, partition)
-                elif (error := partition.lost()) is not None:
-                    _fail(result, error)
-                    awaited.remove(entry)
+            awaited[:] = [entry for entry in awaited if not is_acknowledged(entry)]
             return response if not awaited else None
 
         def give_up() -> Reply:
             for result, partition, _ in awaited:
-                _fail(result, RequestTimedOut(f"{partition.where} was not acknowledged by all in {timeout_s:g} s"))
+                fail(result, not_acknowledged(partition, timeout_s))
             return response
 
         keys = [partition.where for _, partition, _ in awaited]
         return attempt() or self._purgatory.wait(attempt, give_up, keys, timeout_s)
-
-    def _close_on_error(self, results: list[ProducePartResult], connection: Peer) -> None:
-        """Nobody hears an answer with acks=0: hanging up is the only way to tell the producer that something is wrong."""
-        if any(result.error_code for result in results):
-            connection.close()
-
-
-def _write_receipt(result: ProducePartResult, partition: Partition) -> None:
-    if partition.leading is not None:
-        result.leader, result.leader_epoch = partition.leader, partition.leader_epoch
-        result.isr = partition.leading.isr.members
-        result.high_watermark = partition.high_watermark
-
-
-def _fail(result: ProducePartResult, error: OttlaError) -> None:
-    """What is written may come to be stored all the same. So no topic_id: that would say that nothing was written."""
-    result.error_code, result.error_message = error.code, str(error)
-    result.base_offset = -1

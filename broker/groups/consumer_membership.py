@@ -18,9 +18,9 @@ middle of it. A heartbeat that changes nothing writes nothing.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from ottla.broker.groups.consumer_states import ConsumerGroupState
 from ottla.broker.groups.consumers import (
     AWAY,
     NONE,
@@ -30,18 +30,19 @@ from ottla.broker.groups.consumers import (
     Partitions,
     by_topic,
     check_heartbeat,
+    is_whole,
     partitions_of,
 )
 from ottla.broker.groups.limits import ConsumerGroupTimes
 from ottla.broker.groups.members import METADATA_BYTES_MAX, Ticket
 from ottla.broker.groups.membership import SIMPLE, Answer, Client, Effect, Write
-from ottla.broker.groups.server_assignors import ASSIGNORS, UNIFORM, Wanted
-from ottla.broker.groups.topic_patterns import Matched, TopicPattern
+from ottla.broker.groups.server_assignors import ASSIGNORS, UNIFORM, Sharing, Wanted, still_wanted, takes_long
+from ottla.broker.groups.subscribed_patterns import SubscribedPatterns
+from ottla.broker.groups.topic_patterns import Matched
 from ottla.wire.consumer_groups import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
-    UNCHANGED_MS,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
@@ -63,14 +64,6 @@ class Topics(Protocol):
     def shape_of(self, name: str) -> TopicShape | None: ...
 
     def names(self) -> Iterable[str]: ...
-
-
-class ConsumerGroupState(StrEnum):
-    """Kafka's names."""
-
-    EMPTY = "Empty"
-    RECONCILING = "Reconciling"
-    STABLE = "Stable"
 
 
 class ConsumerGroup:
@@ -96,11 +89,13 @@ class ConsumerGroup:
         self._assignor = UNIFORM
         self._shared: Wanted | None = None
         """What the present target is for, if that is known."""
+        self.to_share: Sharing | None = None
+        """What takes long to be shared: ``partitions_shared`` is to be told, and until then members keep what they have."""
         self._names: dict[str, str] = {}
         """Of all topics that a member wants, has, or has not let go of, by their ids."""
         self._only: frozenset[str] | None = None
         """The topics that may be shared, if not all may."""
-        self._patterns: dict[str, Matched] = {}
+        self.patterns = SubscribedPatterns()
         self._news = False
         """Whether something is to be written."""
 
@@ -171,7 +166,7 @@ class ConsumerGroup:
             member.check_epoch(request.member_epoch, owned)
         self.members.check_size(request, client.client_id, member)
         if request.pattern:
-            self._pattern(request.pattern)
+            self.patterns.get(request.pattern)
         is_new = member is None
         if member is None:
             member = self.members.add(request)
@@ -186,7 +181,7 @@ class ConsumerGroup:
         elif self._wants_news(request):
             self._share_anew(f"member {member.name} wants something else")
         self._reconcile(member, owned, now)
-        tell = joins or _is_whole(request) or member.assigned != before
+        tell = joins or is_whole(request) or member.assigned != before
         return ConsumerGroupHeartbeatResponse(
             0, "", member.member_id, member.epoch, self.times.heartbeat_interval_ms,
             by_topic(member.assigned) if tell else None,
@@ -315,8 +310,20 @@ class ConsumerGroup:
         self._news = True
 
     def _share(self, wanted: Wanted, assignor: str) -> dict[str, Partitions]:
-        self._shared, self._assignor = wanted, assignor
-        return ASSIGNORS[assignor](wanted, {member.member_id: member.target for member in self.members})
+        self._shared, self._assignor, self.to_share = wanted, assignor, None
+        current = {member.member_id: member.target for member in self.members}
+        if not takes_long(wanted):
+            return ASSIGNORS[assignor](wanted, current)
+        self.to_share = Sharing(wanted, assignor, still_wanted(wanted, current))
+        return dict(self.to_share.current)
+
+    def partitions_shared(self, sharing: Sharing, target: dict[str, Partitions]) -> list[Effect]:
+        """What became of ``to_share``, if that still is what is to be shared."""
+        if self.to_share is sharing:
+            self.to_share = None
+            if any(member.target != target[member.member_id] for member in self.members):
+                self._set_target(target, "its partitions are shared")
+        return self._done()
 
     def _preferred_assignor(self) -> str:
         """That of most members; where none has a wish, the default."""
@@ -325,13 +332,12 @@ class ConsumerGroup:
 
     def _wanted(self) -> Wanted:
         known = frozenset(self._topics.names()) if any(one.pattern is not None for one in self.members) else frozenset()
-        patterns = {one.pattern for one in self.members if one.pattern is not None}
-        self._patterns = {pattern: self._pattern(pattern).look(known) for pattern in patterns}
+        self.patterns.look(known, list(self.members), self._names)
         partitions: dict[str, int] = {}
         found: dict[str, str] = {}
         by_wish: dict[tuple[tuple[str, ...], str | None], frozenset[str]] = {}
         for wish in {(member.topics, member.pattern) for member in self.members}:  # most have the same
-            names = {*wish[0], *(self._patterns[wish[1]].names if wish[1] is not None else ())}
+            names = {*wish[0], *(self.patterns.get(wish[1]).names if wish[1] is not None else ())}
             shapes = [
                 (name, shape)
                 for name in names
@@ -346,8 +352,10 @@ class ConsumerGroup:
         self._names = {topic_id: self._names[topic_id] for topic_id in held if topic_id in self._names} | found
         return Wanted(partitions, members, {member.member_id: member.name for member in self.members})
 
-    def _pattern(self, pattern: str) -> Matched:
-        return self._patterns.get(pattern) or Matched(TopicPattern(pattern))
+    def patterns_matched(self, found: Iterable[Matched]) -> list[Effect]:
+        """What ``patterns.slow`` match."""
+        self.patterns.take(found)
+        return self.topics_changed()
 
     # --- members on their way to the target ----------------------------------------------------------------------------------
 
@@ -389,9 +397,3 @@ class ConsumerGroup:
     def give_up(self, why: OttlaError) -> list[Effect]:
         """As ``forget``."""
         return []
-
-
-def _is_whole(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the member says all that it can: it does not know what was heard of it."""
-    subscribed = request.topics is not None or request.pattern is not None
-    return subscribed and request.owned is not None and request.rebalance_timeout_ms != UNCHANGED_MS

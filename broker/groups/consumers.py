@@ -287,3 +287,9 @@ def by_topic(partitions: Partitions) -> tuple[TopicPartitions, ...]:
     for topic_id, number in sorted(partitions):
         found.setdefault(topic_id, []).append(number)
     return tuple(TopicPartitions(topic_id, tuple(numbers)) for topic_id, numbers in found.items())
+
+
+def is_whole(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether the member says all that it can: it does not know what was heard of it."""
+    subscribed = request.topics is not None or request.pattern is not None
+    return subscribed and request.owned is not None and request.rebalance_timeout_ms != UNCHANGED_MS

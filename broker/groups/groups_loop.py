@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from ottla.broker.cluster_view import ClusterView
+from ottla.broker.groups.cluster_changes import ClusterChanges
 from ottla.broker.groups.consumer_membership import ConsumerGroup
 from ottla.broker.groups.coordinated import Coordinated
 from ottla.broker.groups.coordinator import coordinator_of
@@ -42,8 +43,6 @@ RECORD_MAX = 900_000
 """A group's znode: ZooKeeper takes a megabyte."""
 HEAD_BYTES = 200
 """Of that, what the coordinator adds to what the group says."""
-TOPICS_LOOK_S = 0.1
-"""How long after a change of the metadata it is looked which groups it is about: many changes come together."""
 TOUCH_MS = 3_600_000
 """How exactly it is known when a group was last used: it is written no more often than that for its own sake."""
 
@@ -75,7 +74,8 @@ class Groups:
         self._deleting: set[str] = set()
         self.on_changed: list[Callable[[str], None]] = []
         """All are called with the id of a group that is not what it was, or is coordinated elsewhere."""
-        self._topics_look: asyncio.TimerHandle | None = None
+        self.changes = ClusterChanges(self)
+        """To be told what is new in the cluster."""
 
     def set_limits(self, limits: GroupLimits) -> None:
         """From now on; members that are too many by the new ones stay."""
@@ -88,8 +88,7 @@ class Groups:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._topics_look is not None:
-            self._topics_look.cancel()
+        self.changes.stop()
         self.give_all_up()
         await self._writes.stop()
 
@@ -120,6 +119,18 @@ class Groups:
         """The group, if it is at hand."""
         self.check_mine(group_id)
         return self._groups.get(group_id)
+
+    def cluster_changed(self) -> None:
+        self.changes.metadata_changed(self._view.brokers)
+
+    def all(self) -> list[Coordinated]:
+        """Those at hand."""
+        return list(self._groups.values())
+
+    def let_go_if_elsewhere(self, coordinated: Coordinated) -> None:
+        """Whoever waits is told to look for the coordinator, if it is another broker by now."""
+        if coordinator_of(coordinated.group.group_id, self._view.brokers) != self._broker_id:
+            self._give_up(coordinated)
 
     async def get(self, group_id: str, *, make: bool = True) -> Coordinated:
         """The group. One that does not exist is made if wanted; else GroupIdNotFound."""
@@ -192,26 +203,6 @@ class Groups:
         coordinated.group = found = self._kinds.as_consumer(coordinated.group, time.monotonic())
         return found
 
-    def cluster_changed(self) -> None:
-        """The controller has told something new: of brokers, or of topics."""
-        self.brokers_changed()
-        if self._topics_look is None:
-            self._topics_look = asyncio.get_running_loop().call_later(TOPICS_LOOK_S, self._topics_changed)
-
-    def _topics_changed(self) -> None:
-        self._topics_look = None
-        for coordinated in list(self._groups.values()):
-            if isinstance(coordinated.group, ConsumerGroup):
-                effects = coordinated.group.topics_changed()
-                if effects:
-                    self.apply(coordinated, effects)
-
-    def brokers_changed(self) -> None:
-        """Groups that have another coordinator by now are let go: whoever waits is told to look for it."""
-        for group_id, coordinated in list(self._groups.items()):
-            if coordinator_of(group_id, self._view.brokers) != self._broker_id:
-                self._give_up(coordinated)
-
     def give_all_up(self) -> None:
         """This life of the broker is over."""
         for coordinated in list(self._groups.values()):
@@ -245,6 +236,7 @@ class Groups:
                 self._answer_all([effect])
         self._set_timer(coordinated)
         self._changed(coordinated)
+        self.changes.work_in_thread(coordinated)
 
     def _changed(self, coordinated: Coordinated) -> None:
         for changed in self.on_changed:

@@ -16,6 +16,7 @@ from ottla.wire.errors import (
 from ottla.wire.groups import GroupProtocol, JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
 from ottla.wire.messages import Message
 from ottla.zk.znodes.consumers import MemberRecord
+from ottla.zk.znodes.json_fields import encode_json
 
 Ticket = object
 """Whoever waits for an answer; only handed through."""
@@ -40,6 +41,8 @@ class Member:
     """Its JoinGroup that waits for the others,"""
     syncing: Ticket | None = None
     """and its SyncGroup that waits for the leader."""
+    size: int = field(default=0, compare=False)
+    """How many bytes it tells of itself (``told_size``)."""
     deadline: float = field(default=0.0, compare=False)
     """When its session ends, unless it is heard of before."""
 
@@ -57,11 +60,6 @@ class Member:
         """Whether the coordinator owes it an answer: then it cannot be expected to say anything."""
         return self.joining is not None or self.syncing is not None
 
-    @property
-    def size(self) -> int:
-        """How many bytes it tells of itself."""
-        return sum(len(metadata) for _, metadata in self.protocols)
-
     def metadata_of(self, protocol: str) -> bytes:
         return dict(self.protocols).get(protocol, b"")
 
@@ -72,10 +70,12 @@ class Member:
         self.session_timeout_ms, self.rebalance_timeout_ms = request.session_timeout_ms, request.rebalance_timeout_ms
         self.protocols = protocols_of(request.protocols)
         self.client_id, self.client_host = client_id, client_host
+        self.size = told_size(request, client_id)
 
 
 METADATA_BYTES_MAX = 450_000
-"""Of all members of a group: as text, with what they are assigned, it must fit into a znode of a megabyte."""
+"""What all members of a group tell of themselves, metadata, names and ids: as text, with what they are assigned, it must fit
+into a znode of a megabyte."""
 
 
 class Members:
@@ -105,6 +105,7 @@ class Members:
                 known.member_id, known.instance_id, known.session_timeout_ms, known.rebalance_timeout_ms,
                 known.client_id, known.client_host, known.protocols, known.assignment,
             )  # fmt: skip
+            member.size = _size_of(known.protocols, known.client_id, known.member_id, known.instance_id)
             member.heard(now)
             self._add(member)
 
@@ -139,12 +140,13 @@ class Members:
             return self._instances[instance_id]
         return self.known(member_id, instance_id)
 
-    def find_or_add(self, request: JoinGroupRequest, now: float) -> Member:
+    def find_or_add(self, request: JoinGroupRequest, client_id: str, now: float) -> Member:
         """Who joins. MemberIdRequired for one that is new and has no id yet; whoever asks for many would fill the group."""
         member = self._find(request)
         if member is None:
+            self._check_size(request, client_id, None)
             return self._new(request.member_id or self._make_id(request.group_instance_id or ""), request, now)
-        self._check_size(request, member)
+        self._check_size(request, client_id, member)
         return member
 
     def _find(self, request: JoinGroupRequest) -> Member | None:
@@ -170,15 +172,14 @@ class Members:
     def _new(self, member_id: str, request: JoinGroupRequest, now: float) -> Member:
         if len(self._members) >= self.max_size:
             raise GroupMaxSizeReached(f"group {self._group_id!r} has {len(self)} members, as many as it may have")
-        self._check_size(request, None)
         member = Member(member_id, request.group_instance_id, request.session_timeout_ms, request.rebalance_timeout_ms)
         member.heard(now)
         self._add(member)
         return member
 
-    def _check_size(self, request: JoinGroupRequest, own: Member | None) -> None:
+    def _check_size(self, request: JoinGroupRequest, client_id: str, own: Member | None) -> None:
         """Only who is new, or tells more than before, is refused: the others go on."""
-        mine = sum(len(protocol.metadata) for protocol in request.protocols)
+        mine = told_size(request, client_id)
         if own is not None and mine <= own.size:
             return
         told = sum(other.size for other in self._members.values() if other is not own)
@@ -270,6 +271,17 @@ def _is_same(member: Member, request: JoinGroupRequest) -> bool:
     if request.group_instance_id is not None and member.instance_id == request.group_instance_id:
         return True
     return member.member_id == request.member_id
+
+
+def told_size(request: JoinGroupRequest, client_id: str) -> int:
+    """What a member tells of itself, as it counts in the group's znode: names in json may be longer than they are."""
+    member_id = request.member_id or request.group_instance_id or client_id  # one that is new gets a longer one
+    return _size_of(protocols_of(request.protocols), client_id, member_id, request.group_instance_id)
+
+
+def _size_of(protocols: tuple[tuple[str, bytes], ...], client_id: str, member_id: str, instance_id: str | None) -> int:
+    names = (client_id, member_id, instance_id or "", *(name for name, _ in protocols))
+    return sum(len(metadata) for _, metadata in protocols) + len(encode_json(names))
 
 
 def protocols_of(protocols: Iterable[GroupProtocol]) -> tuple[tuple[str, bytes], ...]:

@@ -120,7 +120,7 @@ class Group:
     def join(self, ticket: Ticket, request: JoinGroupRequest, client: Client, now: float) -> list[Effect]:
         try:
             self.members.check_protocols(request, self.protocol_type)
-            member = self.members.find_or_add(request, now)
+            member = self.members.find_or_add(request, client.client_id, now)
         except MemberIdRequired as error:
             promised = self.members.promise_id(client.client_id, now + request.session_timeout_ms / 1000)
             self._answer(ticket, JoinGroupResponse(error.code, str(error), member_id=promised))

@@ -143,3 +143,33 @@ ASSIGNORS: dict[str, Callable[[Wanted, Mapping[str, frozenset[TopicIdPartition]]
     "range": assign_range,
 }
 """By the names that ``group.remote.assignor`` takes; the first is the default."""
+
+
+SHARED_INLINE = 5_000
+"""What may be shared at once, about ten milliseconds: partitions, and, where members want different topics, a topic of each."""
+
+
+class Sharing(NamedTuple):
+    """What is to be shared in a thread, because it takes long."""
+
+    wanted: Wanted
+    assignor: str
+    current: Mapping[str, frozenset[TopicIdPartition]]
+    """What members keep meanwhile."""
+
+    def share(self) -> Assigned:
+        return ASSIGNORS[self.assignor](self.wanted, self.current)
+
+
+def takes_long(wanted: Wanted) -> bool:
+    wishes = wanted.members.values()
+    pairs = sum(map(len, wishes)) if len(set(wishes)) > 1 else 0
+    return pairs + sum(wanted.partitions.values()) > SHARED_INLINE
+
+
+def still_wanted(wanted: Wanted, current: Mapping[str, frozenset[TopicIdPartition]]) -> Assigned:
+    """Of what members have, what they want and what there is."""
+    return {
+        member: frozenset(one for one in has if one[0] in wanted.members[member] and one[1] < wanted.partitions[one[0]])
+        for member, has in current.items()
+    }

@@ -7,6 +7,7 @@ what was found out once is remembered. What no such automaton can do (look aroun
 """
 
 import string
+import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -37,6 +38,14 @@ _NAMED = {
 }  # fmt: skip
 
 
+STEPS_INLINE = 20_000
+"""Steps of automatons for which a group may be decided about at once, about ten milliseconds; with more, a thread matches."""
+
+
+class OutOfSteps(Exception):
+    """A pattern needs more steps than it was given."""
+
+
 class Take(NamedTuple):
     """One letter of these."""
 
@@ -65,6 +74,8 @@ class TopicPattern:
         if len(pattern) > PATTERN_MAX:
             raise InvalidRegularExpression(f"a pattern of {len(pattern)} letters; allowed are {PATTERN_MAX}")
         self.pattern = pattern
+        self.steps_left = sys.maxsize
+        """With none left OutOfSteps is raised."""
         self._code = _Parser(pattern).parse()
         self._end = 1 << len(self._code)
         self._takes: dict[str, int] = {}
@@ -90,6 +101,7 @@ class TopicPattern:
     def matches(self, name: str) -> bool:
         """Whether it is the whole of a name."""
         places, whole = self._start
+        self._spend(len(name))
         for letter in name:
             taken = (places & self._takes.get(letter, 0)) << 1
             if not taken:
@@ -111,6 +123,7 @@ class TopicPattern:
     def _all_from(self, places: int, *, at_start: bool, at_end: bool) -> int:
         reached, to_see = places, places & ~self._stays
         while to_see:
+            self._spend(1)
             place = (to_see & -to_see).bit_length() - 1
             further = self._reach.get((place, at_end)) if not at_start else None
             if further is None:
@@ -134,7 +147,13 @@ class TopicPattern:
                 further = [here + 1]
             to_see += [next_one for next_one in further if next_one not in seen]
             seen.update(further)
+        self._spend(len(seen))
         return sum(1 << each for each in seen)
+
+    def _spend(self, steps: int) -> None:
+        self.steps_left -= steps
+        if self.steps_left < 0:
+            raise OutOfSteps
 
 
 class Matched(NamedTuple):
@@ -145,10 +164,23 @@ class Matched(NamedTuple):
     names: frozenset[str] = frozenset()
 
     def look(self, names: frozenset[str]) -> "Matched":
-        """Only what is new is looked at."""
+        """Only what is new is looked at. OutOfSteps if that takes more steps than the pattern has left."""
         if names == self.looked:
             return self
         return Matched(self.pattern, names, (self.names & names) | self.pattern.matching(names - self.looked))
+
+    def look_within(self, names: frozenset[str], steps: int) -> tuple["Matched", int]:
+        """The same with so many steps, and how many are left."""
+        self.pattern.steps_left = steps
+        try:
+            return self.look(names), self.pattern.steps_left
+        finally:
+            self.pattern.steps_left = sys.maxsize
+
+
+def match_all(patterns: Iterable[str], names: frozenset[str]) -> list[Matched]:
+    """What patterns match, however long it takes: for a thread."""
+    return [Matched(TopicPattern(pattern)).look(names) for pattern in patterns]
 
 
 class _Parser:

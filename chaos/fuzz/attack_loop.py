@@ -53,6 +53,8 @@ class Plan(NamedTuple):
     topic_ids: dict[str, bytes]
     deadline_s: float
     """When a broker hangs up on a peer that has sent half a frame."""
+    largest: bool = False
+    """Whether requests are as large as brokers take them."""
 
 
 def attack(orders: Connection, plan: Plan) -> None:
@@ -74,7 +76,7 @@ class _Attacker:
         number, due = 0, time.monotonic()
         while orders.addresses is not None:
             world = World(self._plan.topic_ids, time.time_ns() // 1_000_000)
-            one = make_attack(self._plan.seed, number, world)
+            one = make_attack(self._plan.seed, number, world, largest=self._plan.largest)
             tally = self._tally if orders.real else self._aside
             tally.last_number, number = number, number + 1
             tally.storable.update(one.storable)

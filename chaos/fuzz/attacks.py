@@ -6,9 +6,14 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ottla.chaos.fuzz.batches import LIES, honest, storable
+from ottla.chaos.fuzz.largest import any_largest
 from ottla.chaos.fuzz.mutations import MUTATIONS
 from ottla.chaos.fuzz.requests import BROKERS, World, any_api, request_frame
 from ottla.chaos.fuzz.schemas import API_VERSIONS, DESCRIBE_CONFIGS, FETCH, METADATA, PRODUCE, VERSIONS
+
+JOIN_GROUP: Final = 11
+JOINS_AT_ONCE: Final = 3
+"""The newest version of JoinGroup in which a member needs no id before."""
 
 GREETING_ID: Final = 2**31 - 1
 CROWD: Final = 40
@@ -49,10 +54,12 @@ class Attack(NamedTuple):
     """Whether every frame is a valid request, for which silence or a closed connection would be wrong."""
 
 
-def make_attack(seed: int, number: int, world: World) -> Attack:
+def make_attack(seed: int, number: int, world: World, *, largest: bool = False) -> Attack:
+    """``largest``: of those whose requests are as large as brokers take them."""
     source = random.Random(f"{seed}/{number}")
-    kind = source.choices(list(_KINDS), [weight for weight, _ in _KINDS.values()])[0]
-    return _KINDS[kind][1](source, world, number)
+    kinds = _LARGEST if largest else _KINDS
+    kind = source.choices(list(kinds), [weight for weight, _ in kinds.values()])[0]
+    return kinds[kind][1](source, world, number)
 
 
 def greeting() -> bytes:
@@ -140,4 +147,29 @@ _KINDS: Final[dict[str, tuple[float, Callable[[random.Random, World, int], Attac
     "silent": (2, _silent),
     "crowd": (0.3, _crowd),
     "deaf": (0.7, _deaf),
+}
+
+
+def _largest(source: random.Random, world: World, number: int) -> Attack:
+    batch = honest(source, world.now_ms)
+    kind, frame = any_largest(source, world, batch)
+    return _greeted(_attack(source, number, kind, [_Made(frame, storable(batch))]))
+
+
+def _largest_of_a_member(source: random.Random, world: World, number: int) -> Attack:
+    """From who has joined a group."""
+    batch = honest(source, world.now_ms)
+    joined = request_frame(source, world, JOIN_GROUP, JOINS_AT_ONCE, 2)
+    kind, frame = any_largest(source, world, batch)
+    made = [_Made(joined, []), _Made(frame, storable(batch))]
+    return _greeted(_attack(source, number, f"{kind}, of a member", made))
+
+
+def _greeted(attack: Attack) -> Attack:
+    return attack._replace(greets=True)  # else brokers take no large request
+
+
+_LARGEST: Final[dict[str, tuple[float, Callable[[random.Random, World, int], Attack]]]] = {
+    "largest": (3, _largest),
+    "largest of a member": (1, _largest_of_a_member),
 }

@@ -29,6 +29,8 @@ class Outcome:
     stored: dict[str, Stored]
     strange_topics: int
     violations: list[str]
+    busy_ms: dict[str, list[float]]
+    """The longest CPU time for which each broker's event loop kept everybody waiting, by phase."""
 
     @property
     def passed(self) -> bool:
@@ -74,6 +76,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
             "before": [look.descriptors for look in outcome.before],
             "after": [look.descriptors for look in outcome.after],
         },
+        "busy_ms": {phase: [round(one, 1) for one in each] for phase, each in outcome.busy_ms.items()},
         "violations": outcome.violations,
     }
 
@@ -90,7 +93,7 @@ def told(outcome: Outcome) -> str:
         )
     for phase, numbers in found["healthy_ms"].items():
         lines.append(f"healthy client, {phase}: " + ", ".join(f"{name} {number:g}" for name, number in numbers.items()))
-    for name in ("memory_mb", "descriptors"):
+    for name in ("memory_mb", "descriptors", "busy_ms"):
         lines.append(f"{name}: " + ", ".join(f"{when} {numbers}" for when, numbers in found[name].items()))
     lines.append(f"{len(outcome.violations)} violation{'' if len(outcome.violations) == 1 else 's'}")
     return "\n".join([*lines, *outcome.violations])

@@ -45,23 +45,25 @@ CONFIG: Final = {
 }
 
 
-def run(seconds: float, seed: int, rate: float, tell: Callable[[str], None]) -> Outcome:
-    """Fuzz a cluster of its own."""
+def run(seconds: float, seed: int, rate: float, tell: Callable[[str], None], *, largest: bool = False) -> Outcome:
+    """Fuzz a cluster of its own; ``largest``: with requests as large as brokers take them."""
     tell(f"seed {seed}, {seconds:g} s, {rate:g} attacks a second")
     with LocalCluster(brokers=BROKERS, broker_config=CONFIG) as cluster:
         _make_topics(cluster.bootstrap)
-        return _Run(cluster, seconds, seed, rate, tell).run()
+        return _Run(cluster, seconds, seed, rate, tell, largest).run()
 
 
 class _Run:
     def __init__(
-        self, cluster: LocalCluster, seconds: float, seed: int, rate: float, tell: Callable[[str], None]
+        self, cluster: LocalCluster, seconds: float, seed: int, rate: float, tell: Callable[[str], None], largest: bool
     ) -> None:
         self._cluster = cluster
         self._seconds = seconds
         self._seed = seed
         self._rate = rate
         self._tell = tell
+        self._largest = largest
+        self._busy_ms = {FUZZED: [0.0] * BROKERS, CALM: [0.0] * BROKERS}
         self._violations: list[str] = []
         self._strange_topics = 0
         self._largest_mb = [0.0] * BROKERS
@@ -69,7 +71,7 @@ class _Run:
     def run(self) -> Outcome:
         bootstrap = any_address(self._cluster.bootstrap)
         _, topics = describe(bootstrap, list(TARGETS))
-        plan = Plan(self._seed, self._rate, {topic.name: topic.topic_id for topic in topics}, HUNG_UP_S)
+        plan = Plan(self._seed, self._rate, {topic.name: topic.topic_id for topic in topics}, HUNG_UP_S, self._largest)
         with (
             _child(healthy.write, self._cluster.bootstrap) as client,
             _child(decoy.be_attacked) as bait,
@@ -90,7 +92,7 @@ class _Run:
         stored[healthy.TOPIC] = check_topic(bootstrap, healthy.TOPIC, None)
         outcome = Outcome(
             self._seed, self._seconds, windows, tally, heard, before, after, self._largest_mb, stored,
-            self._strange_topics, self._violations,
+            self._strange_topics, self._violations, self._busy_ms,
         )  # fmt: skip
         self._violations += _found(outcome)
         return outcome
@@ -115,12 +117,18 @@ class _Run:
             for broker in range(BROKERS):
                 self._violations += wrongs(self._cluster, broker, last[broker], now[broker])
                 self._largest_mb[broker] = max(self._largest_mb[broker], now[broker].memory_mb)
+                busy_ms = self._busy_ms[phase]
+                busy_ms[broker] = max(busy_ms[broker], now[broker].busy_ms)
             last = now
             if not all(look.alive for look in now):
                 break
             self._tidy_topics()
             memory = ", ".join(f"{look.memory_mb:.0f}" for look in now)
-            self._tell(f"window {windows} ({phase}): brokers hold {memory} MB, {len(self._violations)} violations")
+            busy = ", ".join(f"{look.busy_ms:.0f}" for look in now)
+            self._tell(
+                f"window {windows} ({phase}): brokers hold {memory} MB, were busy for up to {busy} ms at once, "
+                f"{len(self._violations)} violations"
+            )
         return windows, last
 
     def _look(self) -> list[Look]:

@@ -22,6 +22,8 @@ class Look(NamedTuple):
     unforeseen: float
     """Requests that were answered with UNKNOWN_SERVER_ERROR."""
     log_size: int
+    busy_ms: float = 0.0
+    """The longest CPU time for which its event loop kept everybody waiting since the look before."""
 
 
 def look_at(cluster: LocalCluster, broker: int) -> Look:
@@ -31,20 +33,25 @@ def look_at(cluster: LocalCluster, broker: int) -> Look:
         memory = sum(int(number) for number in re.findall(r"(?:RssAnon|VmSwap):\s+(\d+)", status)) / 1024
         descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
         log_size = cluster.log_path(broker).stat().st_size
-        return Look(pid, cluster.alive(broker), memory, descriptors, _unforeseen(cluster, broker), log_size)
+        metrics = _metrics(cluster, broker)
+        busy_ms = 1000 * _sum_of(metrics, "ottla_event_loop_longest_busy_seconds")
+        unforeseen = _sum_of(metrics, "ottla_request_errors_total", "UNKNOWN_SERVER")
+        return Look(pid, cluster.alive(broker), memory, descriptors, unforeseen, log_size, busy_ms)
     except (OSError, http.client.HTTPException):  # it ended, or does so just now
         return Look(pid, False, 0.0, 0, 0.0, 0)
 
 
-def _unforeseen(cluster: LocalCluster, broker: int) -> float:
+def _metrics(cluster: LocalCluster, broker: int) -> list[str]:
     connection = http.client.HTTPConnection(cluster.admin_url(broker).removeprefix("http://"), timeout=20)
     try:
         connection.request("GET", "/metrics")
-        lines = connection.getresponse().read().decode().splitlines()
+        return connection.getresponse().read().decode().splitlines()
     finally:
         connection.close()
-    errors = [line for line in lines if line.startswith("ottla_request_errors_total") and "UNKNOWN_SERVER" in line]
-    return sum(float(line.rpartition(" ")[2]) for line in errors)
+
+
+def _sum_of(metrics: list[str], name: str, label: str = "") -> float:
+    return sum(float(line.rpartition(" ")[2]) for line in metrics if line.startswith(name) and label in line)
 
 
 def wrongs(cluster: LocalCluster, broker: int, before: Look, now: Look) -> list[str]:

@@ -97,7 +97,7 @@ def test_announcements_of_fifty_megabytes_reserve_nothing(unharmed: Victim) -> N
     before = unharmed.rss_mb()
     clients = [greet(unharmed) for _ in range(200)]
     for client in clients:
-        client.send(LENGTH.pack(50 * 1024 * 1024) + b"0123456789")
+        client.send(LENGTH.pack(50 * 1024 * 1024) + b"\x96\xce\0\0\0\x40\0" + b"789")  # as a Produce begins
     within(lambda: unharmed.metric("ottla_connections ") >= 200, "the connections are not open")
     assert unharmed.rss_mb() < before + RSS_GROWTH_MAX_MB
     for client in clients:

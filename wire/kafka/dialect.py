@@ -23,9 +23,10 @@ from ottla.wire.kafka.batches import any_columnar
 from ottla.wire.kafka.primitives import INT16, INT32, Reader
 from ottla.wire.kafka.refused import REFUSED, refusal
 from ottla.wire.kafka.topic_ids import TopicIds
-from ottla.wire.kafka.written_answers import WrittenAnswers
+from ottla.wire.kafka.written_answers import WrittenAnswers, copy_of
 from ottla.wire.messages import ACKS_NONE, Api, Message
-from ottla.wire.requests import ApiRange, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from ottla.wire.request_limits import INLINE_ELEMENTS_MAX, INLINE_RECORDS_MAX, limit_of
+from ottla.wire.requests import ApiRange, FetchRequest, FetchResponse, MetadataResponse, ProduceRequest, ProduceResponse
 
 Convert = Callable[[str, int, Sequence[Buffer], int], tuple[list[Buffer], int]]
 """The records of a topic's partition as Kafka's clients can read them, up to a weight, and what they weigh."""
@@ -69,14 +70,26 @@ class KafkaDialect:
     def speaks(self, body: memoryview) -> bool:
         return len(body) >= _HEAD_MIN and body[0] == 0 and body[1] <= API_MAX
 
-    def begins(self, head: memoryview) -> bool:
+    def frame_max(self, head: memoryview) -> int:
         api, version = int(INT16.unpack_from(head, 0)[0]), int(INT16.unpack_from(head, 2)[0])
         oldest, newest = self._ranges.get(api, (0, -1))
-        return oldest <= version <= newest
+        return limit_of(api).frame_max if oldest <= version <= newest else 0
+
+    def is_produce(self, head: memoryview) -> bool:
+        return int(INT16.unpack_from(head, 0)[0]) == _PRODUCE and self.frame_max(head) > 0
 
     # --- requests ------------------------------------------------------------------------------------------------------
 
     def read_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
+        return self._read_request(body, False)
+
+    def read_long_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
+        request = self._read_request(body, True)
+        if isinstance(request, IncomingRequest):
+            request.is_long = True
+        return request
+
+    def _read_request(self, body: memoryview, is_long: bool) -> IncomingRequest | UnreadableRequest:
         if len(body) < _HEAD_MIN:
             raise RemoteProtocolError(f"a request of {len(body)} bytes")
         api, version = int(INT16.unpack_from(body, 0)[0]), int(INT16.unpack_from(body, 2)[0])
@@ -91,12 +104,14 @@ class KafkaDialect:
         if api in REFUSED:
             return UnreadableRequest(self, api, version, correlation_id, refusal(api))
         try:
-            return self._read(body, api, version, correlation_id)
+            return self._read(body, api, version, correlation_id, is_long)
         except InvalidRequest as error:
             raise RemoteProtocolError(f"api {api} version {version}: {error}") from None
 
-    def _read(self, body: memoryview, api: int, version: int, correlation_id: int) -> IncomingRequest:
-        reader = Reader(body, 8, flexible=False)
+    def _read(self, body: memoryview, api: int, version: int, correlation_id: int, is_long: bool) -> IncomingRequest:
+        reader = Reader(body, 8, False, limit_of(api).elements_max)
+        if not is_long:
+            reader.inline_max = INLINE_RECORDS_MAX if api in (_PRODUCE, _FETCH) else INLINE_ELEMENTS_MAX
         client_id = (reader.text() or "")[:CLIENT_ID_MAX]
         reader.flexible = self._is_flexible(api, version)
         reader.tags()
@@ -135,6 +150,8 @@ class KafkaDialect:
         if isinstance(message, FetchResponse):
             records = self._converted(request, message, _records_of(message, attachments))
             return self._frame(request, fetch.write_fetch(request.version, message, records))
+        if request.is_long and isinstance(message, MetadataResponse):
+            message = copy_of(message)
         if request.api == _METADATA:
             return self._frame(request, [self._metadata(request, message)])
         values = APIS[request.api].write(request, message)

@@ -4,6 +4,7 @@ from typing import Final
 
 from ottla.wire.batch import Buffer
 from ottla.wire.errors import NO_ERROR, OttlaError
+from ottla.wire.kafka.breath import BREATH, let_others_run
 from ottla.wire.kafka.primitives import INT16, INT32, INT64, Reader, add_count, add_text, add_uvarint
 from ottla.wire.kafka.topic_ids import TopicIds, to_bytes, to_text
 from ottla.wire.messages import CONSUMER
@@ -38,6 +39,8 @@ def read_fetch(version: int, reader: Reader, topics: TopicIds) -> FetchRequest:
             part = _read_part(version, reader)
             part.topic, part.topic_id = name, topic_id
             parts.append(part)
+            if not len(parts) % BREATH:
+                let_others_run()
         reader.tags()
     if version < 7:
         return FetchRequest(max_wait_ms, min_bytes, max_bytes, parts, replica_id)
@@ -77,6 +80,8 @@ def _read_forgotten(version: int, reader: Reader) -> tuple[FetchDrop, ...]:
         topic = to_text(reader.uuid()) if version >= IDS_FROM else reader.text() or ""
         for _ in range(reader.count()):
             dropped.append(FetchDrop(topic, reader.int32()))
+            if not len(dropped) % BREATH:
+                let_others_run()
         reader.tags()
     return tuple(dropped)
 
@@ -127,7 +132,9 @@ def _add_parts(
     """Add the parts of a topic; gives the bytes to go on with, behind the last records."""
     flexible = version >= FLEXIBLE_FROM
     add_count(out, len(parts), flexible)
-    for part, pieces in parts:
+    for number, (part, pieces) in enumerate(parts, 1):
+        if not number % BREATH:
+            let_others_run()
         out += INT32.pack(part.partition)
         out += INT16.pack(part.error_code)
         out += INT64.pack(part.high_watermark)

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ottla.wire.errors import InvalidRequest
+from ottla.wire.request_limits import LongRequest
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
 
-ELEMENTS_MAX: Final = 200_000
-"""Elements of all arrays of a request: more than any client has partitions, and little enough to be made objects of."""
+ELEMENTS_MAX: Final = 400_000
+"""Elements and tagged fields of what is read, unless its reader is given another limit (request_limits.py)."""
 
 NO_UUID: Final = bytes(16)
 
@@ -19,11 +20,15 @@ NO_UUID: Final = bytes(16)
 class Reader:
     """A place in a request. InvalidRequest if it ends too early."""
 
-    __slots__ = ("_elements", "_view", "flexible", "position")
+    __slots__ = ("_elements", "_view", "elements_max", "flexible", "inline_max", "position")
 
-    def __init__(self, view: memoryview, position: int, flexible: bool) -> None:
+    def __init__(self, view: memoryview, position: int, flexible: bool, elements_max: int = ELEMENTS_MAX) -> None:
         self._view = view
         self._elements = 0
+        self.elements_max = elements_max
+        """How many elements and tagged fields there may be, at all depths together."""
+        self.inline_max = elements_max
+        """With more, LongRequest is raised."""
         self.position = position
         self.flexible = flexible
         """Whether lengths are varints, and structures end with tagged fields."""
@@ -94,10 +99,19 @@ class Reader:
         count = self.uvarint() - 1 if self.flexible else self.int32()
         if count < 0:
             return None
-        self._elements += count
-        if count > self.left or self._elements > ELEMENTS_MAX:  # an element has a byte at least
-            raise InvalidRequest(f"an array of {count} elements, {self._elements} in all")
+        self._count(count)
         return count
+
+    def _count(self, count: int) -> None:
+        """So many elements, or tagged fields, stand here."""
+        self._elements += count
+        if count > self.left or self._elements > self.elements_max:  # each has a byte at least
+            raise InvalidRequest(
+                f"{count} elements in one place, {self._elements} in all; {self.left} bytes are left, and at most"
+                f" {self.elements_max} elements and tagged fields allowed"
+            )
+        if self._elements > self.inline_max:
+            raise LongRequest
 
     def count(self) -> int:
         """How many elements an array has; 0 for null."""
@@ -106,16 +120,24 @@ class Reader:
     def tags(self) -> None:
         """Pass tagged fields over."""
         if self.flexible:
-            for _ in range(self.uvarint()):
+            count = self.uvarint()
+            if count:
+                self._count(count)
+            for _ in range(count):
                 self.uvarint()
                 self._step(self.uvarint())
 
     def tagged(self) -> Iterator[tuple[int, "Reader"]]:
         """The tagged fields that stand here: the number of each, and a reader of it alone."""
-        for _ in range(self.uvarint()):
+        count = self.uvarint()
+        self._count(count)
+        for _ in range(count):
             tag, size = self.uvarint(), self.uvarint()
             start = self._step(size)
-            yield tag, Reader(self._view[start : start + size], 0, flexible=True)
+            inner = Reader(self._view[start : start + size], 0, True, self.elements_max)
+            inner._elements, inner.inline_max = self._elements, self.inline_max
+            yield tag, inner
+            self._elements = inner._elements
 
 
 # --- writing -------------------------------------------------------------------------------------------------------------

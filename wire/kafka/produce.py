@@ -9,6 +9,7 @@ from typing import Final
 from ottla.wire.batch import Buffer
 from ottla.wire.errors import NO_ERROR, OttlaError, UnknownTopicId, UnsupportedCompressionType
 from ottla.wire.kafka.batches import PRODUCE_ZSTD_FROM, has_zstd
+from ottla.wire.kafka.breath import BREATH, let_others_run
 from ottla.wire.kafka.primitives import INT16, INT32, INT64, Reader, add_count, add_text, add_uvarint
 from ottla.wire.kafka.topic_ids import TopicIds, to_bytes, to_text
 from ottla.wire.names import NO_LEADER
@@ -68,6 +69,8 @@ def read_produce(
                 context.refused.append(_refused_zstd(name, partition))
                 continue
             parts.append(ProducePart(name, partition, len(records)))
+            if not len(parts) % BREATH:
+                let_others_run()
             attachments.append(records)
         reader.tags()
     reader.tags()
@@ -122,7 +125,9 @@ def write_produce(version: int, response: ProduceResponse, context: ProduceConte
 def _add_parts(out: bytearray, version: int, parts: list[ProducePartResult]) -> None:
     flexible = version >= FLEXIBLE_FROM
     add_count(out, len(parts), flexible)
-    for part in parts:
+    for number, part in enumerate(parts, 1):
+        if not number % BREATH:
+            let_others_run()
         out += INT32.pack(part.partition)
         out += INT16.pack(part.error_code)
         out += INT64.pack(part.base_offset)

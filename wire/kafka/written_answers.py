@@ -3,8 +3,9 @@
 Metadata is asked for again and again and changes seldom: writing it costs far more than seeing that it is the same.
 """
 
+import threading
 from collections.abc import Hashable
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -18,13 +19,16 @@ ANSWER_BYTES: Final = KEPT_BYTES // 8
 
 Key = tuple[int, Hashable, bytes]
 
+M = TypeVar("M", bound=Message)
+
 _SNAPSHOT: Final = msgspec.msgpack.Encoder()
 
 
 class WrittenAnswers:
-    """Of one api, in all its versions."""
+    """Of one api, in all its versions. For any thread."""
 
     def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
+        self._lock = threading.Lock()
         self._kept_bytes = kept_bytes
         self._answers: dict[Key, bytes] = {}
         self.size = 0
@@ -37,19 +41,28 @@ class WrittenAnswers:
         return version, context, _SNAPSHOT.encode(message)
 
     def find(self, key: Key) -> bytes | None:
-        found = self._answers.pop(key, None)
-        if found is not None:
-            self._answers[key] = found  # the last one is the one that was wanted last
-        return found
+        with self._lock:
+            found = self._answers.pop(key, None)
+            if found is not None:
+                self._answers[key] = found  # the last one is the one that was wanted last
+            return found
 
     def keep(self, key: Key, answer: bytes) -> None:
-        if _size(key, answer) > min(ANSWER_BYTES, self._kept_bytes) or key in self._answers:
+        if _size(key, answer) > min(ANSWER_BYTES, self._kept_bytes):
             return
-        self._answers[key] = answer
-        self.size += _size(key, answer)
-        while self.size > self._kept_bytes:
-            oldest = next(iter(self._answers))
-            self.size -= _size(oldest, self._answers.pop(oldest))
+        with self._lock:
+            if key in self._answers:
+                return
+            self._answers[key] = answer
+            self.size += _size(key, answer)
+            while self.size > self._kept_bytes:
+                oldest = next(iter(self._answers))
+                self.size -= _size(oldest, self._answers.pop(oldest))
+
+
+def copy_of(message: M) -> M:
+    """The message as it is now: while a thread writes it, the event loop may change what it is made of."""
+    return msgspec.msgpack.decode(_SNAPSHOT.encode(message), type=type(message))
 
 
 def _size(key: Key, answer: bytes) -> int:

@@ -86,6 +86,11 @@ class Asked:
     def waits(self) -> bool:
         return self._later is not None and self._later.reply is None
 
+    def hang_up(self) -> None:
+        """The client has gone."""
+        assert self._later is not None
+        self._later.abandon()
+
     @property
     def reply(self) -> Reply | None:
         return self._later.reply if self._later is not None else self._reply

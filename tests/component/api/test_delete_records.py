@@ -12,7 +12,6 @@ from ottla.wire.admin import (
     RecordsToDelete,
 )
 from ottla.wire.errors import (
-    InvalidRequest,
     InvalidTopic,
     NotLeaderOrFollower,
     OffsetOutOfRange,
@@ -143,6 +142,10 @@ async def test_without_a_timeout_only_this_brokers_disk_is_waited_for(served: Se
     assert f"waited for broker {THERE}" in late.error_message
 
 
-async def test_the_same_partition_twice_is_refused(served: Served) -> None:
-    with pytest.raises(InvalidRequest):
-        served.answer(DeleteRecordsRequest([RecordsToDelete("t", 0, 1)] * 2, 1), DeleteRecordsResponse)
+async def test_partition_named_twice_is_answered_in_each_place(served: Served) -> None:
+    await served.decide()
+    served.produce(batch_of(b"1", b"2", b"3"))
+    asked = served.ask(DeleteRecordsRequest([RecordsToDelete("t", 0, 2), RecordsToDelete("t", 0, 2)], 1000))
+    await eventually(lambda: not asked.waits)
+    found = message_of(asked, DeleteRecordsResponse).partitions
+    assert [(part.error_code, part.low_watermark) for part in found] == [(0, 2)] * 2

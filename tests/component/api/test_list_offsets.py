@@ -1,10 +1,13 @@
 """Every answer of ListOffsets."""
 
+import asyncio
+import threading
 import time
 
 import pytest
 
-from ottla.wire.batch import MAGIC_KAFKA, check_batch
+from ottla.broker.api import time_search
+from ottla.wire.batch import MAGIC_KAFKA, Codec, check_batch
 from ottla.wire.errors import (
     FencedLeaderEpoch,
     InvalidRequest,
@@ -17,8 +20,9 @@ from ottla.wire.errors import (
 from ottla.wire.messages import EARLIEST, LATEST, MAX_TIMESTAMP
 from ottla.wire.records import encode_batch
 from ottla.wire.requests import ListOffsetsPart, ListOffsetsPartResult, ListOffsetsRequest, ListOffsetsResponse
-from tests.component.api.served import HERE, THERE, Served, batch_of, error_of, message_of
+from tests.component.api.served import HERE, THERE, Peer, Served, batch_of, error_of, message_of
 from tests.support.lying_batches import changed
+from tests.support.machine import scaled
 from tests.support.raw_client import one_record
 from tests.support.waiting import eventually
 
@@ -97,9 +101,13 @@ async def test_end_is_not_told_before_a_new_leader_knows_what_is_committed(serve
     assert error_of(await look(served, ListOffsetsPart("t", 0, LATEST))) is OffsetNotAvailable
 
 
-async def test_the_same_partition_twice_is_refused(served: Served) -> None:
-    with pytest.raises(InvalidRequest):
-        served.answer(ListOffsetsRequest([ListOffsetsPart("t", 0, 5)] * 2), ListOffsetsResponse)
+async def test_partition_named_twice_gets_the_same_answer_in_each_place(served: Served) -> None:
+    await served.decide()
+    served.produce(one_record(b"v", 10)).raise_if_failed()
+    asked = served.ask(ListOffsetsRequest([ListOffsetsPart("t", 0, at) for at in (5, LATEST, 5, LATEST)]))
+    await eventually(lambda: not asked.waits)
+    found = message_of(asked, ListOffsetsResponse).parts
+    assert [(part.error_code, part.offset) for part in found] == [(0, 0), (0, 1)] * 2
 
 
 async def test_the_age_of_the_first_record_from_an_offset_on_comes_with_the_end(served: Served) -> None:
@@ -110,3 +118,66 @@ async def test_the_age_of_the_first_record_from_an_offset_on_comes_with_the_end(
     found = [await look(served, ListOffsetsPart("t", 0, LATEST, from_offset=at)) for at in (-1, 0, 1, 2, 3, 99)]
     assert [part.offset for part in found] == [3] * 6
     assert [part.timestamp_ms for part in found] == [-1, 20, 20, 30, -1, -1]
+
+
+async def test_batch_that_is_too_large_to_be_opened_is_told_by_where_it_begins(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever begins there reads older records, and misses none: one client's batch must not spoil the searches of others."""
+    await served.decide()
+    served.produce(one_record(b"v", 10)).raise_if_failed()
+    monkeypatch.setattr(time_search, "RECORDS_MAX", 99)
+    large = encode_batch([b""] * 100, timestamps=list(range(20, 120)), codec=Codec.ZSTD)
+    served.produce(large).raise_if_failed()
+    found = [await look(served, ListOffsetsPart("t", 0, at)) for at in (5, 50, 119, 120, MAX_TIMESTAMP)]
+    assert [(part.offset, part.timestamp_ms) for part in found] == [(0, 10), (1, 119), (1, 119), (-1, -1), (1, 119)]
+    monkeypatch.setattr(time_search, "RECORDS_MAX", 100)
+    assert (await look(served, ListOffsetsPart("t", 0, 50))).offset == 31
+    monkeypatch.setattr(time_search, "DECODED_MAX", 10)
+    found = [await look(served, ListOffsetsPart("t", 0, at)) for at in (50, MAX_TIMESTAMP)]
+    assert [(part.error_code, part.offset) for part in found] == [(0, 1)] * 2
+
+
+async def test_search_opens_batches_that_lie_only_up_to_a_limit(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await served.decide()
+    for _ in range(5):
+        served.produce(changed(one_record(b"v", 10), max_timestamp=1_000)).raise_if_failed()
+    monkeypatch.setattr(time_search, "OPENED_MAX", 3)
+    assert (await look(served, ListOffsetsPart("t", 0, 500))).offset == 3
+    monkeypatch.setattr(time_search, "OPENED_MAX", 5)
+    assert (await look(served, ListOffsetsPart("t", 0, 500))).offset == -1
+
+
+async def test_searches_of_a_client_that_has_hung_up_are_not_made(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They occupied the queue: the next client waited for 112 s. And one client's searches are made one by one."""
+    await served.decide()
+    served.produce(one_record(b"v", 10)).raise_if_failed()
+    go_on, searched = threading.Event(), []
+    search = time_search._search
+
+    def slow(data: bytes, timestamp_ms: int | None, records: int) -> tuple[int, int] | None:
+        searched.append(timestamp_ms)
+        go_on.wait(scaled(10))
+        return search(data, timestamp_ms, records)
+
+    monkeypatch.setattr(time_search, "_search", slow)
+    hostile, other = Peer(), Peer()
+    asked = [served.ask(ListOffsetsRequest([ListOffsetsPart("t", 0, 5)] * 50), peer=hostile) for _ in range(20)]
+    await eventually(lambda: searched == [5])
+    last = served.ask(ListOffsetsRequest([ListOffsetsPart("t", 0, 7)]), peer=other)
+    await asyncio.sleep(0.01)
+    go_on.set()
+    await eventually(lambda: not last.waits)
+    assert searched.index(7) <= 3, "it waits for what was begun before, and for nothing else"
+    go_on.clear()
+    for one in asked:
+        one.hang_up()
+    done = len(searched)
+    go_on.set()
+    found = served.ask(ListOffsetsRequest([ListOffsetsPart("t", 0, 8)]), peer=other)
+    await eventually(lambda: not found.waits)
+    assert len(searched) <= done + 3

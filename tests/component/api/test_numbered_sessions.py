@@ -8,7 +8,6 @@ from ottla.wire.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
-    InvalidRequest,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     OttlaError,
@@ -159,14 +158,30 @@ async def test_the_first_fetch_waits_for_records_too(served: Served) -> None:
     assert client.look(at(1, 1)) == []
 
 
-async def test_partition_cannot_be_named_twice(served: Served) -> None:
+async def test_partition_that_is_named_twice_is_kept_as_it_was_named_last(served: Served) -> None:
     await with_partitions(served, 1)
-    with pytest.raises(InvalidRequest):
-        Client(served).begin(at(0, 0), at(0, 0))
-    with pytest.raises(InvalidRequest):
-        Client(served, by_id=True).begin(by_id(0, 0, "x", known=False), by_id(0, 1, "x", known=False))
+    client = Client(served)
+    assert [part.error_code for part in client.begin(at(0, 5), at(0, 0)).parts] == [1, 0]
+    append(served, 0)
+    assert client.look() == [0]
+    assert len(Client(served, by_id=True).begin(*[by_id(0, at, "x", known=False) for at in (0, 1)]).parts) == 2
     unknown = [by_id(0, 0, name, known=False) for name in ("x", "y")]
     assert len(Client(served, by_id=True).begin(*unknown).parts) == 2
+
+
+async def test_names_that_no_topic_can_have_are_not_kept(served: Served) -> None:
+    """Names of 32 KB held 1.3 GB of one connection. They are told of with an error, each time they are named."""
+    await with_partitions(served, 1)
+    client, long = Client(served), at(0, 0, topic="x" * 32_000)
+    begun = client.begin(at(0, 0), long)
+    assert ([part.error_code for part in begun.parts], begun.session_id) == ([0, 17], NO_SESSION)
+    assert served.consumers.kept == 0
+    client.begin(at(0, 0))
+    for part in (long, at(1, 0, topic_id="x" * 32_000)):
+        with pytest.raises(FetchSessionIdNotFound, match="no topic can have"):
+            parts_of(client.fetch(part))
+        assert served.consumers.kept == 0
+        client.begin(at(0, 0))
 
 
 # --- what an answer speaks of ------------------------------------------------------------------------------------------------

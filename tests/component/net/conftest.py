@@ -10,7 +10,9 @@ import pytest
 import uvloop
 
 from ottla.net import server as server_module
-from ottla.net.connection import Connection, Handler, Limits
+from ottla.net.connection import Connection
+from ottla.net.host import Handler
+from ottla.net.limits import Limits
 from ottla.net.reply import Reply
 from ottla.net.server import Server
 from ottla.wire import native

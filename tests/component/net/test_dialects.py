@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from ottla.net.answers import CONVERTERS
 from ottla.net.connection import Connection
 from ottla.net.reply import Later, Reply
 from ottla.wire.batch import Buffer
 from ottla.wire.dialect import IncomingRequest, UnreadableRequest
 from ottla.wire.errors import InvalidRequest, LocalProtocolError, OttlaError, RemoteProtocolError, UnsupportedVersion
+from ottla.wire.framing import FRAME_MAX
 from ottla.wire.messages import Api, Message
 from ottla.wire.native import NATIVE
 from ottla.wire.requests import ApiRange, ApiVersionsRequest, FetchResponse, MetadataRequest
@@ -28,6 +30,7 @@ class Telegrams:
         self.go_on = threading.Event()
         self.go_on.set()
         self.threads: set[int] = set()
+        self.made = 0
 
     def converts(self, message: Message, attachments: Sequence[Buffer]) -> bool:
         return True
@@ -35,7 +38,10 @@ class Telegrams:
     def speaks(self, body: memoryview) -> bool:
         return body[0] == ord("!")
 
-    def begins(self, head: memoryview) -> bool:
+    def frame_max(self, head: memoryview) -> int:
+        return FRAME_MAX if self.is_produce(head) else 0
+
+    def is_produce(self, head: memoryview) -> bool:
         return head[0] == ord("!")
 
     def read_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
@@ -46,12 +52,16 @@ class Telegrams:
             return UnreadableRequest(self, int(Api.FETCH), 9, int(number), UnsupportedVersion("9"))
         return IncomingRequest(self, int(Api.METADATA), 1, int(number), "telegraph", MetadataRequest([word]), [])
 
+    def read_long_request(self, body: memoryview) -> IncomingRequest | UnreadableRequest:
+        raise AssertionError("there are none in this dialect")
+
     def encode_response(
         self, request: IncomingRequest, message: Message, attachments: Sequence[Buffer] = ()
     ) -> list[Buffer]:
         self.threads.add(threading.get_ident())
         if attachments:
             self.go_on.wait(5)
+            self.made += 1
         text = b"".join(bytes(piece).upper() for piece in attachments)
         if text == b"FAILS":
             raise ValueError("cannot be converted")
@@ -204,6 +214,25 @@ async def test_nothing_is_converted_for_a_peer_that_does_not_take_what_was(serve
         assert await answer(other) == f"{number} v1 FINE"
     assert running.server.unsent_memory() < high + 2 * len(word)
     assert [await answer(peer) for _ in range(count)] == [f"{number} v1 {word.upper()}" for number in range(count)]
+
+
+async def test_conversions_for_peers_that_have_gone_are_not_made(serve: Serve, telegrams: Telegrams) -> None:
+    """Few are made at a time, so those that wait must not keep the others."""
+    running = await serve(Words(), dialects=(NATIVE, telegrams))
+    telegrams.go_on.clear()
+    gone = [await running.connect() for _ in range(CONVERTERS + 5)]
+    for peer in gone:
+        await send(peer, "!1 hostile")
+    await asyncio.sleep(0.1)
+    for peer in gone:
+        await peer.aclose()
+    await eventually(lambda: not running.server.connections)
+    telegrams.made = 0
+    telegrams.go_on.set()
+    peer = await running.connect()
+    await send(peer, "!2 fine")
+    assert await answer(peer) == "2 v1 FINE"
+    assert telegrams.made <= CONVERTERS + 1
 
 
 async def test_who_does_not_greet_may_begin_with_a_large_request_if_it_is_one(

@@ -8,12 +8,19 @@ import pytest
 from ottla.net.connection import Connection
 from ottla.net.principal import Principal
 from ottla.net.reply import Reply
+from ottla.wire import native
 from ottla.wire.dialect import IncomingRequest
-from ottla.wire.framing import GROWTH, LENGTH
+from ottla.wire.framing import FRAME_MAX, GROWTH, LENGTH
+from ottla.wire.request_limits import limit_of
 from ottla.wire.requests import MetadataRequest
 from tests.component.net.conftest import HELLO, RawPeer, RunningServer, Serve, answer_versions, frame
+from tests.support.kafka_dialect import dialect_of_two_topics
+from tests.support.kafka_values import frame as kafka_frame
 from tests.support.machine import scaled
 from tests.support.waiting import eventually
+
+PRODUCE_HEAD = b"\x96\xce\0\0\0\x40\0"
+"""So a Produce of our own dialect begins, which alone may be long."""
 
 pytestmark = pytest.mark.usefixtures("loop_errors")
 
@@ -171,6 +178,36 @@ async def test_a_stranger_may_not_send_a_large_first_frame(serve: Serve) -> None
     await known.aclose()
 
 
+async def test_every_frame_is_as_long_as_its_api_may_be(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """Not only the first one: what may be long is asked for each. It is refused when its head is there."""
+    running = await serve(dialects=(native.NATIVE, dialect_of_two_topics()))
+    greeting = kafka_frame(18, 3, True, b"\x02a\x02b\0")
+    heads = [(api, kafka_frame(api, version, False, b"")[:8]) for api, version in ((11, 0), (1, 4))]
+    for api, head in heads:
+        for ours in (False, True):
+            peer = await running.connect()
+            peer.send(frame(HELLO) if ours else LENGTH.pack(len(greeting)) + greeting)
+            size = min(limit_of(api).frame_max, native.REQUEST_HEAD_MAX if ours else FRAME_MAX) + 1
+            peer.send(LENGTH.pack(size) + (PRODUCE_HEAD[:6] + bytes([api]) if ours else head))
+            await peer.closed()
+            assert f"a frame of {size} bytes; allowed are 1 to {size - 1}" in complaints(caplog)[-1]
+            caplog.clear()
+    await still_serves(running)
+
+
+async def test_the_first_frame_may_be_long_only_if_it_brings_records(serve: Serve) -> None:
+    """sarama 1.22 says nothing but Produce to a leader."""
+    running = await serve(dialects=(native.NATIVE, dialect_of_two_topics()))
+    for api, version, waits in ((0, 3, True), (1, 4, False), (3, 1, False), (0, 99, False)):
+        peer = await running.connect()
+        peer.send(LENGTH.pack(65_537) + kafka_frame(api, version, False, b"")[:8])
+        if waits:
+            await eventually(lambda: any(each._reader.partial for each in running.server.connections))
+        else:
+            assert await peer.closed() == b""
+        await peer.aclose()
+
+
 @pytest.mark.parametrize(
     ("greeting", "hint"),
     [
@@ -212,7 +249,7 @@ async def test_two_hundred_announcements_of_fifty_megabytes_hold_nothing(serve: 
     peers: list[RawPeer] = []
     for _ in range(200):
         peer = await running.connect()
-        peer.send(frame(HELLO) + LENGTH.pack(50 * 1024 * 1024) + b"0123456789")
+        peer.send(frame(HELLO) + LENGTH.pack(50 * 1024 * 1024) + PRODUCE_HEAD + b"789")
         peers.append(peer)
     for peer in peers:
         await peer.answer()
@@ -233,7 +270,7 @@ async def test_a_full_pool_cuts_those_who_fill_it_and_serves_the_others(
     healthy = await running.connect()
     greedy = [await running.connect() for _ in range(12)]
     for peer in greedy:
-        peer.send(frame(HELLO) + LENGTH.pack(10 * 1024 * 1024) + bytes(sent))
+        peer.send(frame(HELLO) + LENGTH.pack(10 * 1024 * 1024) + PRODUCE_HEAD + bytes(sent - len(PRODUCE_HEAD)))
     await eventually(lambda: running.server.refused >= 8)
     for number in range(50):
         healthy.ask(HELLO, number)

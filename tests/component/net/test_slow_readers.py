@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ottla.net.connection import Limits
+from ottla.net.limits import Limits
 from ottla.net.server import Server
 from ottla.wire import native
 from ottla.wire.messages import CONSUMER

@@ -1,5 +1,6 @@
 """Columnar batches for Kafka's clients: however well the columns were compressed, an answer has an end, and so has the log."""
 
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -11,7 +12,7 @@ from ottla.net.answers import encode
 from ottla.net.reply import Reply
 from ottla.wire.batch import MAGIC_KAFKA, BatchHeader, Buffer, Codec, read_header
 from ottla.wire.dialect import IncomingRequest
-from ottla.wire.errors import CorruptMessage
+from ottla.wire.errors import CorruptMessage, MessageTooLarge
 from ottla.wire.kafka.batches import batches_of
 from ottla.wire.kafka.dialect import CONVERTED_MAX, Convert, KafkaDialect
 from ottla.wire.kafka.primitives import INT64
@@ -97,3 +98,37 @@ def test_damaged_batch_is_an_error_of_its_partition_and_gets_no_other_crc() -> N
     assert _headers(given[1])
     with pytest.raises(CorruptMessage):
         convert("first", 0, [memoryview(damaged)], CONVERTED_MAX)
+
+
+def test_a_batch_that_opens_to_very_many_records_is_refused_before_it_is_opened() -> None:
+    """A batch of 6.6 KB took 1.3 GB and 8.6 s, for each fetch of it. It is not damaged: nobody is told that it is."""
+    unreadable: list[object] = []
+    batches = KafkaBatches(unreadable=lambda *where: unreadable.append(where))
+    bomb = encode_batch([b""] * 400_000, timestamps=1, codec=Codec.ZSTD)
+    assert len(bomb) < 1_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(MessageTooLarge, match="400000 records; at most 335544"):
+            batches.convert("first", 0, [memoryview(bomb)], 1)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000
+    assert not unreadable
+
+
+def test_a_batch_that_opens_to_very_many_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.kafka_batches.CONVERSION_MEMORY_MAX", 1_000_000)
+    large = encode_batch([b"x" * 10_000] * 100, timestamps=1, codec=Codec.ZSTD)
+    fits = encode_batch([b"x" * 9_000] * 100, timestamps=1, codec=Codec.ZSTD)
+    with pytest.raises(MessageTooLarge, match="first-0 is too large for clients of Kafka's"):
+        KafkaBatches().convert("first", 0, [memoryview(large)], 1)
+    made, _ = KafkaBatches().convert("first", 0, [memoryview(fits), memoryview(large)], 2_000_000)
+    assert [header.count for header in _headers(bytes(made[0]))] == [100], "what stands before it is told"
+
+
+def test_a_batch_of_very_many_headers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.kafka_batches.CONVERSION_MEMORY_MAX", 1_000_000)
+    bomb = encode_batch([b"x"], timestamps=1, headers=[[("", b"")] * 100_000], codec=Codec.ZSTD)
+    with pytest.raises(MessageTooLarge, match="bytes of headers"):
+        KafkaBatches().convert("first", 0, [memoryview(bomb)], 1)

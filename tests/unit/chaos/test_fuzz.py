@@ -17,6 +17,7 @@ from ottla.wire.errors import NotController, OttlaError, RemoteProtocolError
 from ottla.wire.kafka.refused import REFUSED
 from ottla.wire.kafka.schemas import write_response
 from ottla.wire.payload_check import check_payload
+from ottla.wire.request_limits import LongRequest
 from tests.support.kafka_dialect import IDS, dialect_of_two_topics
 
 NOW_MS = 1_790_000_000_000
@@ -27,7 +28,11 @@ DIALECT = dialect_of_two_topics()
 
 def _read(frame: bytes) -> Any:
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-    return DIALECT.read_request(memoryview(bytearray(frame))[4:])
+    body = memoryview(bytearray(frame))[4:]
+    try:
+        return DIALECT.read_request(body)
+    except LongRequest:
+        return DIALECT.read_long_request(body)
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY)

@@ -202,7 +202,7 @@ def _good() -> bytes:
 )
 def test_a_request_without_a_readable_head_means_hang_up(body: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
-        native.NATIVE.read_request(memoryview(body))
+        native.NATIVE.read_long_request(memoryview(body))
 
 
 @pytest.mark.parametrize("api", sorted(REQUESTS))
@@ -249,7 +249,7 @@ def test_a_request_that_no_broker_would_read_is_not_sent() -> None:
 def test_ten_thousand_parts_with_the_longest_names_fit_into_a_head() -> None:
     parts = [FetchPart("n" * 249, number, 2**62, 2**30, 2**30, 2**30) for number in range(10_000)]
     pieces = native.encode_request(FetchRequest(500, 1, 2**30, parts), 1, "c" * 256)
-    assert isinstance(native.NATIVE.read_request(body_of(pieces)), IncomingRequest)
+    assert isinstance(native.NATIVE.read_long_request(body_of(pieces)), IncomingRequest)
 
 
 @settings(max_examples=300, deadline=None)
@@ -257,7 +257,7 @@ def test_ten_thousand_parts_with_the_longest_names_fit_into_a_head() -> None:
 def test_random_bytes_are_an_answer_or_a_protocol_error(body: bytes) -> None:
     for start in (b"", b"\x96\xce\x00\x00\x00\x20"):
         try:
-            native.NATIVE.read_request(memoryview(start + body))
+            native.NATIVE.read_long_request(memoryview(start + body))
         except RemoteProtocolError:
             pass
         try:

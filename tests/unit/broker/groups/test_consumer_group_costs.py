@@ -1,5 +1,6 @@
 """What a group whose coordinator assigns costs on the event loop does not grow with members times topics."""
 
+import time
 from collections.abc import Iterable
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from ottla.broker.groups.consumer_membership import ConsumerGroup, TopicShape
 from ottla.broker.groups.limits import ConsumerGroupTimes
 from ottla.broker.groups.membership import Client, Write
+from ottla.broker.groups.topic_patterns import match_all
 from ottla.wire.consumer_groups import ConsumerGroupHeartbeatRequest
 from ottla.wire.errors import GroupMaxSizeReached
+from tests.support.machine import scaled
 
 TOPICS = 100
 MEMBERS = 50
@@ -69,3 +72,62 @@ def test_a_static_member_that_comes_back_is_not_counted_twice() -> None:
     assert refusals(group, join("o", topics, "third")) == [GroupMaxSizeReached.code]
     assert refusals(group, ConsumerGroupHeartbeatRequest("g", "m", -2, "first")) == []
     assert refusals(group, join("m again", topics, "first")) == []
+
+
+@pytest.mark.parametrize("pattern", [".*", "(.*1.*0){100}", "(((.*)*)*)*" * 40, "(0|1|.)*" * 60])
+def test_a_pattern_that_takes_long_is_left_to_a_thread(pattern: str) -> None:
+    """One heartbeat took 3 s of the event loop. Until it is matched, members keep what they have."""
+    known = CountingTopics()
+    known.shapes = {f"{'ab' * 100}-{n}": TopicShape(f"id{n}", 1) for n in range(5_000)}
+    group = ConsumerGroup("g", lambda name: name, known, max_size=10, times=ConsumerGroupTimes())
+    joins = ConsumerGroupHeartbeatRequest("g", "m", 0, None, None, 1000, (), pattern, owned=())
+    began = time.thread_time()
+    answers = group.heartbeat("ticket", joins, Client("c", "h"), 0.0)
+    assert time.thread_time() - began < scaled(0.1)
+    assert answers
+    assert group.patterns.slow == {pattern}
+    (member,) = group.members
+    assert not member.target
+    names = frozenset(list(known.shapes)[:100])  # as if all were matched: that takes long
+    (matched,) = match_all(group.patterns.slow, names)
+    known.shapes = {name: known.shapes[name] for name in names}
+    effects = group.patterns_matched([matched])
+    assert group.patterns.slow == frozenset()
+    assert len(member.target) == len(matched.names)
+    assert bool(effects) == bool(matched.names)
+    # A coordinator that takes the group over matches anew, and takes nothing away meanwhile.
+    known.shapes |= {f"{'ab' * 100}-{n}": TopicShape(f"id{n}", 1) for n in range(5_000)}
+    later = ConsumerGroup("g", lambda name: name, known, max_size=10, times=ConsumerGroupTimes())
+    later.load(group.record(), 0.0)
+    later.topics_changed()
+    (loaded,) = later.members
+    assert loaded.target == member.target
+    assert later.patterns.slow == {pattern}
+
+
+def test_what_takes_long_to_be_shared_is_left_to_a_thread() -> None:
+    """A hundred members with different wishes for a thousand topics took 1 to 4 s at each join."""
+    known = CountingTopics()
+    known.shapes = {f"t{n}": TopicShape(f"id{n}", 6) for n in range(1_000)}
+    group = ConsumerGroup("g", lambda name: name, known, max_size=100, times=ConsumerGroupTimes())
+    names = list(known.shapes)
+    for number in range(3):
+        group.heartbeat("ticket", join(f"m{number}", tuple(names[number * 100 :])), Client("c", "h"), 0.0)
+        assert group.to_share is not None
+        sharing, before = group.to_share, {member.member_id: member.target for member in group.members}
+        assert before == sharing.current, "until then members keep what they have"
+        epoch = group.epoch
+        assert group.partitions_shared(sharing, sharing.share())
+        assert group.epoch == epoch + 1
+        assert group.to_share is None
+        assert sum(len(member.target) for member in group.members) == 6_000
+    # What was shared for a group that is another one by now is not taken.
+    group.heartbeat("ticket", join("m3", tuple(names[1:])), Client("c", "h"), 0.0)
+    old = group.to_share
+    assert old is not None
+    group.heartbeat("ticket", ConsumerGroupHeartbeatRequest("g", "m0", -1), Client("c", "h"), 0.0)
+    targets = {member.member_id: member.target for member in group.members}
+    assert group.to_share is not old
+    assert group.partitions_shared(old, old.share()) == []
+    assert {member.member_id: member.target for member in group.members} == targets
+    assert len({one for target in targets.values() for one in target}) == sum(map(len, targets.values()))
