@@ -21,7 +21,7 @@ from ottla.broker.api.acknowledgements import (
 from ottla.broker.api.slices import Slices
 from ottla.net.peer import Peer
 from ottla.net.reply import NO_REPLY, Reply
-from ottla.wire.errors import error_for
+from ottla.wire.errors import NotLeaderOrFollower, error_for
 from ottla.wire.messages import ACKS_NONE
 from ottla.wire.requests import ProducePart, ProducePartResult, ProduceRequest, ProduceResponse
 
@@ -42,7 +42,8 @@ class LongProduces:
 
     async def answer(self, request: ProduceRequest, attachments: list[memoryview], peer: Peer) -> Reply:
         awaited: list[Awaited] = []
-        results = await self._append(request, attachments, awaited)
+        epochs: list[int] = []
+        results = await self._append(request, attachments, awaited, epochs)
         if request.acks == ACKS_NONE:
             close_on_error(results, peer)
             return NO_REPLY
@@ -52,20 +53,31 @@ class LongProduces:
         ends_at = time.monotonic() + timeout_s
         slices = Slices()
         awaited.reverse()  # the first one is looked at first, and is the last of the list
+        epochs.reverse()
         while awaited:
-            if is_acknowledged(awaited[-1]):
+            result, partition, _ = awaited[-1]
+            # Invariant: a high watermark acknowledges only what was appended in the same leader epoch. Since the last look,
+            # another broker may have led the partition and replaced the records: then the high watermark covers others.
+            if partition.leader_epoch != epochs[len(awaited) - 1]:
+                fail(result, NotLeaderOrFollower(f"{partition.where} got another leader epoch before this was acknowledged"))
+                awaited.pop()
+                await slices.rest()
+            elif is_acknowledged(awaited[-1]):
                 awaited.pop()
                 await slices.rest()
             elif time.monotonic() < ends_at:
                 await asyncio.sleep(LOOK_AGAIN_S)
             else:
-                result, partition, _ = awaited.pop()
+                awaited.pop()
                 fail(result, not_acknowledged(partition, timeout_s))
+                await slices.rest()
         return Reply(ProduceResponse(results))
 
     async def _append(
-        self, request: ProduceRequest, attachments: list[memoryview], awaited: list[Awaited]
+        self, request: ProduceRequest, attachments: list[memoryview], awaited: list[Awaited], epochs: list[int]
     ) -> list[ProducePartResult]:
+        """Append all batches. ``awaited`` gets those that are to be acknowledged, ``epochs`` in which leader epoch each was
+        appended."""
         slices = Slices()
         results: list[ProducePartResult] = []
         refused: dict[tuple[str, int], ProducePartResult] = {}
@@ -74,6 +86,8 @@ class LongProduces:
             result = refused.get(where)
             if result is None:
                 result = self._append_one(part, records, request.acks, awaited)
+                if len(awaited) > len(epochs):
+                    epochs.append(awaited[-1][1].leader_epoch)
                 if result.error_code and error_for(result.error_code, "").retriable:
                     refused[where] = result
             results.append(result)
