@@ -33,7 +33,7 @@ RETENTION_S = 60.0
 
 
 def make_groups(session: ZkSession) -> Groups:
-    view = cast(ClusterView, SimpleNamespace(known=True, brokers={1}))
+    view = cast(ClusterView, SimpleNamespace(known=True, brokers={1}, on_group_settings=[]))
     return Groups(session, 1, view, GroupLimits(retention_ms=int(RETENTION_S * 1000)), lambda: False, wall_ms)
 
 

@@ -311,7 +311,7 @@ async def test_what_does_not_fit_to_zookeeper_or_into_a_multi_keeps_nobody_else_
 
 
 def coordinator(session: ZkSession, **limits: int) -> Groups:
-    view = cast(ClusterView, SimpleNamespace(known=True, brokers={1}))
+    view = cast(ClusterView, SimpleNamespace(known=True, brokers={1}, on_group_settings=[]))
     return Groups(session, 1, view, GroupLimits(**limits), lambda: False, wall_ms)
 
 
