@@ -73,7 +73,7 @@ foreign-test: $(BUILT)    ## Kafka's Java client, sarama, krafka and rskafka aga
 	$(BIN)/python -m tests.foreign.answers
 
 spark-test: $(BUILT)      ## what takes minutes with Spark: millions of records, leaders and queries killed
-	$(BIN)/python -m pytest -m deep tests/spark
+	$(BIN)/python -m pytest -m deep tests/spark tests/cluster/test_docs_examples.py
 
 docker-test: images       ## the tests on live containers
 	$(BIN)/python -m pytest -m docker tests/docker

@@ -16,7 +16,7 @@ from tests.support.cluster import cluster1 as cluster1
 from tests.support.cluster import complete
 from tests.support.distribution import PartSummary, check_grouped, distribute
 from tests.support.machine import scaled, slowness
-from tests.support.preloaded_brokers import brokers_are_forked
+from tests.support.preloaded_processes import brokers_are_forked
 from tests.support.zookeeper import RunningEnsemble, RunningServer, running_ensemble
 
 # A shell that starts this in the background has it ignore Ctrl-C, and all processes that tests start inherit that: what is

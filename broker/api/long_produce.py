@@ -59,7 +59,10 @@ class LongProduces:
             # Invariant: a high watermark acknowledges only what was appended in the same leader epoch. Since the last look,
             # another broker may have led the partition and replaced the records: then the high watermark covers others.
             if partition.leader_epoch != epochs[len(awaited) - 1]:
-                fail(result, NotLeaderOrFollower(f"{partition.where} got another leader epoch before this was acknowledged"))
+                fail(
+                    result,
+                    NotLeaderOrFollower(f"{partition.where} got another leader epoch before this was acknowledged"),
+                )
                 awaited.pop()
                 await slices.rest()
             elif is_acknowledged(awaited[-1]):

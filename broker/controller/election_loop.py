@@ -101,8 +101,8 @@ class ElectionLoop:
             is_same_broker = self._other is not None and outcome.broker_id == self._other.broker_id
             self._other = outcome
             self._lost = (self._lost and is_same_broker) or self._was_lost_recently(outcome.broker_id)
-            if self._lost:
-                self._changed.set()
+            if self._lost and self._endpoint(outcome.broker_id) is not None:
+                self._changed.set()  # else again when the address may be known
             await self._watch_controller(outcome)
             return
         self._other = None

@@ -15,7 +15,13 @@ PAGES = sorted(
 )
 
 
-@pytest.mark.parametrize("page", PAGES)
+MINUTES = {"docs/spark.md"}
+"""Pages whose examples start several Spark sessions: `make spark-test` runs them."""
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.deep] if page in MINUTES else []) for page in PAGES]
+)
 def test_every_example_runs_in_the_order_in_which_they_are_read(page: str, tmp_path: Path) -> None:
     wanted = [each for each in examples_of(page) if each.language in LANGUAGES and each.not_run is None]
     reader = Reader(tmp_path)

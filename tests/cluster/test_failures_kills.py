@@ -29,7 +29,7 @@ from tests.support.znodes import broker_epoch, partition_state, read_znode
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
-KILLS = int(os.environ.get("OTTLA_KILLS", "8"))
+KILLS = int(os.environ.get("OTTLA_KILLS", "5"))
 CLUSTER = {"brokers": 3, "zookeepers": 3, "broker_config": HASTY}
 
 ALONE_S = 0.1

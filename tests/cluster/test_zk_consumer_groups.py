@@ -42,7 +42,7 @@ class KnownTopics(SimpleNamespace):
     """A cluster of one broker with a topic t of four partitions."""
 
     def __init__(self) -> None:
-        super().__init__(known=True, brokers={1}, count=4, on_group_settings=[])
+        super().__init__(known=True, brokers={1}, count=4, group_settings={}, on_group_settings=[])
 
     def topic(self, name: str) -> Any:
         return SimpleNamespace(topic_id="id", partitions=range(self.count)) if name == "t" else None

@@ -1,5 +1,8 @@
 """The election loop of a broker on a live ZooKeeper: controllers that died in a moment in which nobody looked."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from ottla.broker.controller.control_loop import ControllerPolicy
@@ -21,13 +24,13 @@ FIRST, SECOND, OURS = 0, 2, 1
 class LoopOfBroker1:
     """Broker 1's loop, to which all others have addresses that refuse connections, as those of dead processes do."""
 
-    def __init__(self, session: ZkSession) -> None:
+    def __init__(self, session: ZkSession, *, knows_addresses: bool = True) -> None:
         self.terms: list[bool] = []
         ports = free_ports(3)
         self.loop = ElectionLoop(
             session,
             Identity(OURS, 1, "cluster", "00"),
-            lambda broker: BrokerEndpoint(broker, "127.0.0.1", ports[broker]),
+            lambda broker: BrokerEndpoint(broker, "127.0.0.1", ports[broker]) if knows_addresses else None,
             ControllerPolicy(),
             self.terms.append,
         )
@@ -51,5 +54,35 @@ async def test_controller_that_died_before_this_broker_knew_of_its_election_is_r
         ours.loop.peer_lost(SECOND)
         await take_over(others, SECOND, 1, dead=OtherController(FIRST, first.epoch))
         await eventually(lambda: ours.terms == [True])
+    finally:
+        await ours.loop.stop()
+
+
+async def test_controller_whose_address_is_not_known_is_not_looked_at_without_end(
+    zk_connect: str, open_session: OpenSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It became the controller and died before this broker heard of it: each look costs ZooKeeper a round of requests."""
+    session, others = await open_session(zk_connect), await open_session(zk_connect, timeout_ms=60_000)
+    await ensure_persistent_paths(others)
+    first = await elect(others, FIRST, 1)
+    assert isinstance(first, ControllerTerm)
+    ours = LoopOfBroker1(session, knows_addresses=False)
+    looks = 0
+
+    async def counted(*arguments: Any) -> ControllerTerm | OtherController:
+        nonlocal looks
+        looks += 1
+        return await elect(*arguments)
+
+    monkeypatch.setattr("ottla.broker.controller.election_loop.elect", counted)
+    await ours.loop.start()
+    try:
+        await ours.knows(FIRST)
+        ours.loop.peer_lost(SECOND)
+        await take_over(others, SECOND, 1, dead=OtherController(FIRST, first.epoch))
+        await ours.knows(SECOND)
+        before = looks
+        await asyncio.sleep(1.0)
+        assert looks - before <= 3
     finally:
         await ours.loop.stop()

@@ -1,7 +1,6 @@
 """Live clusters for tests."""
 
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -12,6 +11,7 @@ from ottla.local.broker import child_environment
 from ottla.wire.errors import OttlaError
 from ottla.wire.requests import MetadataRequest, MetadataResponse
 from tests.support.machine import scaled
+from tests.support.preloaded_processes import run_ottla
 from tests.support.raw_client import Hung, RawClient
 
 
@@ -52,12 +52,6 @@ def brokers_known_to(cluster: LocalCluster, broker: int) -> list[int]:
 
 def ottla(*arguments: str, bootstrap: str = "127.0.0.1:1", stdin: bytes = b"") -> "subprocess.CompletedProcess[str]":
     """Run the command as a user's shell does, its output piped."""
-    done = subprocess.run(
-        [sys.executable, "-m", "ottla.cli", *arguments],
-        input=stdin,
-        capture_output=True,
-        timeout=scaled(90),
-        env={**child_environment(), "OTTLA_BOOTSTRAP": bootstrap},
-        check=False,
-    )
+    environment = {**child_environment(), "OTTLA_BOOTSTRAP": bootstrap}
+    done = run_ottla(arguments, environment, stdin, scaled(90))
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())

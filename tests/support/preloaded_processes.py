@@ -1,8 +1,8 @@
-"""Starts broker processes by forking one that has imported the broker, which saves each of them half a second of computing.
+"""Starts brokers and runs `ottla` commands by forking a process that has imported them, which saves half a second for each.
 
 A forked broker is a process like any other: it has its own session, log file and environment, and is killed and paused by its
-process id. Tests start some hundred brokers, and nearly all the work of a start is importing. Brokers with another command
-line or environment (weakened ones, those without compiled modules) are started as usual.
+process id. Tests start some hundred brokers and more commands, and nearly all the work of a start is importing. Brokers with
+another command line or environment (weakened ones, those without compiled modules) are started as usual.
 
 Run as a program, this is the server: requests come over the socket on descriptor 3.
 """
@@ -11,13 +11,16 @@ import contextlib
 import gc
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedWriter
 from pathlib import Path
 from typing import IO, Any
@@ -74,6 +77,33 @@ class ForkServer:
         os.close(read_end)
         return ForkedBroker(answer["pid"], os.fdopen(write_end, "wb"), self)
 
+    def run(
+        self, arguments: Sequence[str], environment: Mapping[str, str], stdin: bytes, timeout_s: float
+    ) -> "subprocess.CompletedProcess[bytes]":
+        """Run one `ottla` command, as subprocess.run does."""
+        read_end, write_end = os.pipe()
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            given.write(stdin)
+            given.seek(0)
+            request = {"command": list(arguments), "environment": dict(environment), "folder": str(Path.cwd())}
+            with self._lock:
+                files = [given.fileno(), output.fileno(), errors.fileno(), write_end]
+                socket.send_fds(self._socket, [json.dumps(request).encode()], files)
+                pid = json.loads(self._socket.recv(REQUEST_MAX))["pid"]
+            os.close(write_end)
+            has_ended, _, _ = select.select([read_end], [], [], timeout_s)
+            os.close(read_end)
+            if not has_ended:
+                os.kill(pid, signal.SIGKILL)
+            while (code := self.exit_code(pid)) is None:
+                time.sleep(0.002)
+            output.seek(0)
+            errors.seek(0)
+            done = subprocess.CompletedProcess(["ottla", *arguments], code, output.read(), errors.read())
+        if not has_ended:
+            raise subprocess.TimeoutExpired(done.args, timeout_s, done.stdout, done.stderr)
+        return done
+
     def exit_code(self, pid: int) -> int | None:
         """How a forked process ended, as Popen has it; None while it runs."""
         with self._lock:
@@ -86,30 +116,38 @@ class ForkServer:
         self._process.wait()
 
 
+_servers: list[ForkServer] = []
+_lock = threading.Lock()
+
+
+def _server() -> ForkServer:
+    with _lock:
+        if not _servers:
+            _servers.append(ForkServer(_environment(child_environment())))
+        return _servers[0]
+
+
+def run_ottla(arguments: Sequence[str], environment: Mapping[str, str], stdin: bytes, timeout_s: float) -> Any:
+    """Run one `ottla` command in a forked process; only inside ``brokers_are_forked``."""
+    return _server().run(arguments, environment, stdin, timeout_s)
+
+
 @contextlib.contextmanager
 def brokers_are_forked() -> Iterator[None]:
     """Start brokers with an ordinary command line and environment by forking, as long as the block lasts."""
     environment, spawn = _environment(child_environment()), Process._spawn
-    servers: list[ForkServer] = []
-    lock = threading.Lock()
-
-    def server() -> ForkServer:
-        with lock:
-            if not servers:
-                servers.append(ForkServer(environment))
-            return servers[0]
 
     def fork_or_spawn(self: Process, log_file: IO[bytes]) -> Any:
         if self.command[:-1] == BROKER_COMMAND and self._env is not None and _environment(self._env) == environment:
-            return server().start(self.command[3:], self._folder, log_file)
+            return _server().start(self.command[3:], self._folder, log_file)
         return spawn(self, log_file)
 
     with mock.patch.object(Process, "_spawn", fork_or_spawn):
         try:
             yield
         finally:
-            for each in servers:
-                each.close()
+            while _servers:
+                _servers.pop().close()
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
@@ -121,18 +159,20 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def serve(descriptor: int) -> None:
-    """Fork brokers until the other side closes the socket."""
+    """Fork brokers and commands until the other side closes the socket."""
     import uvloop  # noqa: F401
 
-    import ottla.broker.node  # noqa: F401
+    import ottla.broker.node
+    import ottla.client  # noqa: F401
     from ottla.broker.__main__ import main
+    from ottla.cli.main import main as run_command
 
     connection = socket.socket(fileno=descriptor)
     gc.freeze()
     ended: dict[int, int] = {}
     running: set[int] = set()
     while True:
-        request, descriptors, _, _ = socket.recv_fds(connection, REQUEST_MAX, 2)
+        request, descriptors, _, _ = socket.recv_fds(connection, REQUEST_MAX, 4)
         if not request:
             return
         message = json.loads(request)
@@ -145,12 +185,30 @@ def serve(descriptor: int) -> None:
         pid = os.fork()
         if pid == 0:
             connection.close()
+            if "command" in message:
+                _become_command(message["environment"], message["folder"], *descriptors)
+                sys.exit(run_command(message["command"]))  # in the ordinary way, with all that is done at an exit
             _become_broker(main, message["arguments"], message["folder"], *descriptors)
         for each in descriptors:
             os.close(each)
         ended.pop(pid, None)
         running.add(pid)
         connection.send(json.dumps({"pid": pid}).encode())
+
+
+def _become_command(environment: dict[str, str], folder: str, stdin: int, output: int, errors: int, alive: int) -> None:
+    """``alive`` stays open: its other end tells when this process has ended."""
+    gc.unfreeze()
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    for number, descriptor in enumerate((stdin, output, errors)):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _become_broker(main: Any, arguments: list[str], folder: str, log_file: int, word: int) -> None:
