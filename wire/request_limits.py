@@ -46,6 +46,9 @@ PARTITIONS: Final = RequestLimit(16 * MIB, 400_000)
 NAMES: Final = RequestLimit(MIB, 4_000)
 """For 1,000 names of groups, topics or keys, which is as many as their handlers take, with tagged fields."""
 
+TOPIC_NAMES: Final = RequestLimit(4 * MIB, 40_000)
+"""For 10,000 names of topics, with tagged fields."""
+
 ADMIN: Final = RequestLimit(2 * MIB, 100_000)
 """For 1,000 topics or resources with settings, or with the replicas of each of their partitions."""
 
@@ -53,7 +56,7 @@ LIMITS: Final[dict[int, RequestLimit]] = {
     Api.PRODUCE: RequestLimit(ANY_FRAME, 400_000),
     Api.FETCH: PARTITIONS,
     Api.LIST_OFFSETS: PARTITIONS,
-    Api.METADATA: RequestLimit(4 * MIB, 40_000),  # 10,000 names
+    Api.METADATA: TOPIC_NAMES,
     Api.LEADER_AND_ISR: PARTITIONS,
     Api.STOP_REPLICA: PARTITIONS,
     Api.UPDATE_METADATA: PARTITIONS,
@@ -61,7 +64,8 @@ LIMITS: Final[dict[int, RequestLimit]] = {
     Api.OFFSET_COMMIT: PARTITIONS,
     Api.OFFSET_FETCH: PARTITIONS,
     Api.FIND_COORDINATOR: NAMES,
-    Api.JOIN_GROUP: RequestLimit(256 * KIB, 1_000),  # 64 KB of what the member says of itself, in all of its protocols
+    # A member may tell 64 KB of itself. One that tells more is refused by the handler, which can say why.
+    Api.JOIN_GROUP: RequestLimit(MIB, 1_000),
     Api.LEAVE_GROUP: NAMES,
     Api.SYNC_GROUP: RequestLimit(4 * MIB, 20_000),  # the assignments of all members
     Api.DESCRIBE_GROUPS: NAMES,
@@ -85,7 +89,7 @@ LIMITS: Final[dict[int, RequestLimit]] = {
     Api.CONSUMER_GROUP_DESCRIBE: NAMES,
     Api.PEER_METADATA: PARTITIONS,
     Api.UNREACHABLE_LEADERS: PARTITIONS,
-    75: NAMES,  # Kafka's DescribeTopicPartitions, which is read as Metadata
+    75: TOPIC_NAMES,  # Kafka's DescribeTopicPartitions, which is read as Metadata
 }
 """All others are ``SMALL``."""
 

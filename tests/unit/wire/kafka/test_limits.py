@@ -8,12 +8,14 @@ import pytest
 
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import RemoteProtocolError
+from ottla.wire.groups import JoinGroupRequest
 from ottla.wire.kafka.apis import APIS
 from ottla.wire.kafka.primitives import add_uvarint
 from ottla.wire.kafka.schemas import is_flexible
 from ottla.wire.messages import Api
 from ottla.wire.native import NATIVE, REQUEST_HEAD_MAX
 from ottla.wire.request_limits import ANY_FRAME, LIMITS, SMALL, RequestLimit, limit_of
+from ottla.wire.requests import MetadataRequest
 from tests.support.kafka_dialect import dialect_of_two_topics
 from tests.support.kafka_values import frame
 from tests.support.machine import scaled
@@ -60,6 +62,28 @@ def test_elements_are_limited_by_api() -> None:
     topic = b"\0\1t" + partitions.to_bytes(4, "big") + bytes(12) * partitions
     request = DIALECT.read_long_request(memoryview(frame(2, 1, False, bytes(4) + (1).to_bytes(4, "big") + topic)))
     assert isinstance(request, IncomingRequest), "a request of 200,000 partitions is read"
+
+
+def test_as_many_topics_are_described_by_pages_as_at_once() -> None:
+    out = bytearray()
+    add_uvarint(out, 10_000 + 1)
+    body = bytes(out) + b"\x0dtopic-%06d\0" * 10_000 % tuple(range(10_000)) + (2_000).to_bytes(4, "big") + b"\xff\0"
+    head = frame(75, 0, True, body)
+    assert len(head) <= DIALECT.frame_max(memoryview(head)[:7])
+    request = DIALECT.read_long_request(memoryview(head))
+    assert isinstance(request, IncomingRequest)
+    assert isinstance(request.message, MetadataRequest)
+    assert len(request.message.topics or ()) == 10_000
+
+
+def test_member_that_tells_too_much_of_itself_is_read_so_that_it_hears_why_not() -> None:
+    metadata = bytes(900 * 1024)
+    join = b"\0\1g" + bytes(4) + b"\0\0" + b"\0\1c" + b"\0\0\0\1" + b"\0\1p" + len(metadata).to_bytes(4, "big")
+    body = frame(int(Api.JOIN_GROUP), 0, False, join + metadata)
+    assert len(body) <= DIALECT.frame_max(memoryview(body)[:7])
+    request = DIALECT.read_request(memoryview(body))
+    assert isinstance(request, IncomingRequest)
+    assert isinstance(request.message, JoinGroupRequest)
 
 
 def test_only_produce_may_be_as_long_as_any_frame() -> None:
