@@ -31,6 +31,16 @@ INLINE_ELEMENTS_MAX: Final = 500
 INLINE_RECORDS_MAX: Final = 2_000
 """The same for Produce and Fetch, which come often and whose reading is compiled."""
 
+INLINE_RESOURCES_MAX: Final = 20
+"""The same for DescribeConfigs: each resource that it names has dozens of settings."""
+
+INLINE_MAX: Final[dict[int, int]] = {
+    Api.PRODUCE: INLINE_RECORDS_MAX,
+    Api.FETCH: INLINE_RECORDS_MAX,
+    Api.DESCRIBE_CONFIGS: INLINE_RESOURCES_MAX,
+}
+"""All others: ``INLINE_ELEMENTS_MAX``."""
+
 INLINE_HEAD_MAX: Final = 64 * KIB
 """The same for the head of a native request, whose elements are not counted."""
 

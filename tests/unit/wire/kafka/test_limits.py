@@ -1,5 +1,6 @@
 """How long requests may be and how many elements and tagged fields they may have: by api, and as docs/protocol.md says."""
 
+import contextlib
 import re
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from ottla.wire.kafka.primitives import add_uvarint
 from ottla.wire.kafka.schemas import is_flexible
 from ottla.wire.messages import Api
 from ottla.wire.native import NATIVE, REQUEST_HEAD_MAX
-from ottla.wire.request_limits import ANY_FRAME, LIMITS, SMALL, RequestLimit, limit_of
+from ottla.wire.request_limits import ANY_FRAME, LIMITS, SMALL, LongRequest, RequestLimit, limit_of
 from ottla.wire.requests import MetadataRequest
 from tests.support.kafka_dialect import dialect_of_two_topics
 from tests.support.kafka_values import frame
@@ -74,6 +75,15 @@ def test_as_many_topics_are_described_by_pages_as_at_once() -> None:
     assert isinstance(request, IncomingRequest)
     assert isinstance(request.message, MetadataRequest)
     assert len(request.message.topics or ()) == 10_000
+
+
+def test_description_of_many_resources_is_long() -> None:
+    """So the connection takes no other request until it is answered: many answers at once would take much memory."""
+    for count in (10, 30):
+        resources = count.to_bytes(4, "big") + b"\x02\0\1t\xff\xff\xff\xff" * count
+        body = memoryview(frame(int(Api.DESCRIBE_CONFIGS), 1, False, resources + b"\0"))
+        with pytest.raises(LongRequest) if count == 30 else contextlib.nullcontext():
+            DIALECT.read_request(body)
 
 
 def test_member_that_tells_too_much_of_itself_is_read_so_that_it_hears_why_not() -> None:
