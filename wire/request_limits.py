@@ -11,6 +11,9 @@ from ottla.wire.messages import Api
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
 
+PARTS_MAX: Final = 200_000
+"""Partitions in one request: more than a broker has."""
+
 FIRST_FRAME_MAX: Final = 64 * KIB
 """Of any request, and of all of a connection until it has sent a valid one. (Produce is the exception: net/connection.py.)"""
 

@@ -7,9 +7,9 @@ that the broker knows no compression (KAFKA-18659).
 from typing import Final
 
 from ottla.wire.batch import Buffer
+from ottla.wire.breath import BREATH, let_others_run
 from ottla.wire.errors import NO_ERROR, OttlaError, UnknownTopicId, UnsupportedCompressionType
 from ottla.wire.kafka.batches import PRODUCE_ZSTD_FROM, has_zstd
-from ottla.wire.kafka.breath import BREATH, let_others_run
 from ottla.wire.kafka.primitives import INT16, INT32, INT64, Reader, add_count, add_text, add_uvarint
 from ottla.wire.kafka.topic_ids import TopicIds, to_bytes, to_text
 from ottla.wire.names import NO_LEADER

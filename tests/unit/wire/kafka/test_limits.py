@@ -4,9 +4,11 @@ import contextlib
 import re
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from ottla.wire import breath
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import RemoteProtocolError
 from ottla.wire.groups import JoinGroupRequest
@@ -42,6 +44,14 @@ def test_tagged_fields_count_as_elements(api: int, version: int) -> None:
     with pytest.raises(RemoteProtocolError, match="elements"):
         DIALECT.read_long_request(memoryview(body))
     assert time.perf_counter() - began < scaled(0.1), "they are refused before they are read"
+
+
+def test_reading_of_many_tagged_fields_lets_other_threads_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(breath, "time", SimpleNamespace(sleep=pauses.append))
+    body = frame(9, 7, True, b"")[:-1] + tags(5_000) + b"\x02g\x01\0\0"
+    assert isinstance(DIALECT.read_long_request(memoryview(body)), IncomingRequest)
+    assert len(pauses) == 5_000 // breath.BREATH
 
 
 def test_tagged_fields_of_nested_structures_count_together() -> None:
