@@ -24,6 +24,7 @@ from ottla.broker.api.log_dirs import AlterReplicaLogDirsHandler, DescribeLogDir
 from ottla.broker.api.lost_leaders import LostLeaders
 from ottla.broker.api.metadata import ApiVersionsHandler, MetadataHandler
 from ottla.broker.api.named_writes import NamedWriteHandlers
+from ottla.broker.api.offset_delete import OffsetDeleteHandler
 from ottla.broker.api.offsets import ListOffsetsHandler
 from ottla.broker.api.produce import ProduceHandler
 from ottla.broker.api.producer_ids import InitProducerIdHandler
@@ -99,6 +100,7 @@ def handlers_of(parts: Parts, handshakes: Handshakes, new_groups: NewGroups) -> 
         ),
         groups=GroupHandlers(parts.groups, purgatories.heartbeat, new_groups),
         group_offsets=GroupOffsetHandlers(parts.groups, view, session, new_groups),
+        offset_delete=OffsetDeleteHandler(parts.groups, view),
         group_admin=GroupAdminHandlers(parts.groups),
         consumer_groups=ConsumerGroupHandlers(parts.groups, new_groups),
         named_writes=NamedWriteHandlers(session, producer_ids.take, parts.clock.stamp_ms),

@@ -17,6 +17,7 @@ import msgspec
 
 from ottla.wire.apis import REQUESTS
 from ottla.wire.batch import Buffer
+from ottla.wire.breath import BREATH, let_others_run
 from ottla.wire.dialect import Dialect, IncomingRequest, UnreadableRequest
 from ottla.wire.errors import (
     NO_ERROR,
@@ -29,7 +30,7 @@ from ottla.wire.errors import (
 )
 from ottla.wire.framing import FRAME_MAX, LENGTH, LENGTH_SIZE
 from ottla.wire.messages import Api, Message, Request
-from ottla.wire.request_limits import INLINE_HEAD_MAX, LongRequest, limit_of
+from ottla.wire.request_limits import INLINE_HEAD_MAX, PARTS_MAX, LongRequest, limit_of
 from ottla.wire.requests import ApiRange
 
 REQUEST_MARK: Final = 0x96  # msgpack's array of six
@@ -138,6 +139,8 @@ class NativeDialect:
             try:
                 _, api, version, correlation_id, client_id, message = whole.decode(head)
                 if version == 0 and 0 <= correlation_id < 2**31 and len(client_id or "") <= CLIENT_ID_MAX:
+                    if len(message.parts) > PARTS_MAX:
+                        return UnreadableRequest(self, api, 0, correlation_id, _too_many(message))
                     attachments = cut_attachments(message, tail)
                     return IncomingRequest(self, api, 0, correlation_id, client_id or "", message, attachments)
             except (*_UNREADABLE, OttlaError):
@@ -157,6 +160,8 @@ class NativeDialect:
             return UnreadableRequest(self, api, version, correlation_id, unknown)
         try:
             message = decode_fields(cls, fields)
+            if message.carries_records and len(message.parts) > PARTS_MAX:  # type: ignore[attr-defined]
+                raise _too_many(message)
             attachments = cut_attachments(message, tail)
         except OttlaError as error:
             return UnreadableRequest(self, api, version, correlation_id, InvalidRequest(str(error)))
@@ -202,6 +207,11 @@ def decode_fields(cls: type[M], fields: msgspec.Raw) -> M:
         raise RemoteProtocolError(f"{cls.__name__} cannot be read: {error}") from None
 
 
+def _too_many(message: Any) -> InvalidRequest:
+    """Why a request is not read further: cutting its attachments would keep the interpreter from other threads for long."""
+    return InvalidRequest(f"{len(message.parts)} parts in one request; at most {PARTS_MAX}")
+
+
 def cut_attachments(message: Message, tail: memoryview) -> list[memoryview]:
     """The attachments of a message: slices of the bytes behind its head, as long as its parts say."""
     if not message.carries_records and not tail:
@@ -218,6 +228,8 @@ def cut_attachments(message: Message, tail: memoryview) -> list[memoryview]:
                 raise RemoteProtocolError(f"an attachment of {part.size} bytes where {len(tail) - position} are left")
             attachments.append(tail[position:end])
             position = end
+            if not len(attachments) % BREATH:
+                let_others_run()
     if position != len(tail):
         raise RemoteProtocolError(
             f"{len(tail) - position} bytes that belong to nothing behind {type(message).__name__}"

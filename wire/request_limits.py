@@ -11,6 +11,9 @@ from ottla.wire.messages import Api
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
 
+PARTS_MAX: Final = 200_000
+"""Partitions in one request: more than a broker has."""
+
 FIRST_FRAME_MAX: Final = 64 * KIB
 """Of any request, and of all of a connection until it has sent a valid one. (Produce is the exception: net/connection.py.)"""
 
@@ -31,6 +34,16 @@ INLINE_ELEMENTS_MAX: Final = 500
 INLINE_RECORDS_MAX: Final = 2_000
 """The same for Produce and Fetch, which come often and whose reading is compiled."""
 
+INLINE_RESOURCES_MAX: Final = 20
+"""The same for DescribeConfigs: each resource that it names has dozens of settings."""
+
+INLINE_MAX: Final[dict[int, int]] = {
+    Api.PRODUCE: INLINE_RECORDS_MAX,
+    Api.FETCH: INLINE_RECORDS_MAX,
+    Api.DESCRIBE_CONFIGS: INLINE_RESOURCES_MAX,
+}
+"""All others: ``INLINE_ELEMENTS_MAX``."""
+
 INLINE_HEAD_MAX: Final = 64 * KIB
 """The same for the head of a native request, whose elements are not counted."""
 
@@ -46,6 +59,9 @@ PARTITIONS: Final = RequestLimit(16 * MIB, 400_000)
 NAMES: Final = RequestLimit(MIB, 4_000)
 """For 1,000 names of groups, topics or keys, which is as many as their handlers take, with tagged fields."""
 
+TOPIC_NAMES: Final = RequestLimit(4 * MIB, 40_000)
+"""For 10,000 names of topics, with tagged fields."""
+
 ADMIN: Final = RequestLimit(2 * MIB, 100_000)
 """For 1,000 topics or resources with settings, or with the replicas of each of their partitions."""
 
@@ -53,7 +69,7 @@ LIMITS: Final[dict[int, RequestLimit]] = {
     Api.PRODUCE: RequestLimit(ANY_FRAME, 400_000),
     Api.FETCH: PARTITIONS,
     Api.LIST_OFFSETS: PARTITIONS,
-    Api.METADATA: RequestLimit(4 * MIB, 40_000),  # 10,000 names
+    Api.METADATA: TOPIC_NAMES,
     Api.LEADER_AND_ISR: PARTITIONS,
     Api.STOP_REPLICA: PARTITIONS,
     Api.UPDATE_METADATA: PARTITIONS,
@@ -61,7 +77,8 @@ LIMITS: Final[dict[int, RequestLimit]] = {
     Api.OFFSET_COMMIT: PARTITIONS,
     Api.OFFSET_FETCH: PARTITIONS,
     Api.FIND_COORDINATOR: NAMES,
-    Api.JOIN_GROUP: RequestLimit(256 * KIB, 1_000),  # 64 KB of what the member says of itself, in all of its protocols
+    # A member may tell 64 KB of itself. One that tells more is refused by the handler, which can say why.
+    Api.JOIN_GROUP: RequestLimit(MIB, 1_000),
     Api.LEAVE_GROUP: NAMES,
     Api.SYNC_GROUP: RequestLimit(4 * MIB, 20_000),  # the assignments of all members
     Api.DESCRIBE_GROUPS: NAMES,
@@ -85,7 +102,7 @@ LIMITS: Final[dict[int, RequestLimit]] = {
     Api.CONSUMER_GROUP_DESCRIBE: NAMES,
     Api.PEER_METADATA: PARTITIONS,
     Api.UNREACHABLE_LEADERS: PARTITIONS,
-    75: NAMES,  # Kafka's DescribeTopicPartitions, which is read as Metadata
+    75: TOPIC_NAMES,  # Kafka's DescribeTopicPartitions, which is read as Metadata
 }
 """All others are ``SMALL``."""
 

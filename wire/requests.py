@@ -87,6 +87,8 @@ class ProducePart(Message):
     topic: str
     partition: int
     size: int
+    topic_id: str = ""
+    """The topic's id, where the client named the topic by it: another one may have the same name by now. Empty otherwise."""
 
 
 class ProducePartResult(Failure):

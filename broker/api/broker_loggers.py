@@ -4,6 +4,8 @@ A level lasts until it is changed again, deleted, or the broker stops. Other bro
 """
 
 import logging
+from collections import Counter
+from collections.abc import Sequence
 
 from ottla.wire.admin import (
     BROKER_LOGGER_RESOURCE,
@@ -34,7 +36,7 @@ LEVELS = {
 _NAMES = {level: name for name, level in reversed(LEVELS.items()) if name != "TRACE"}
 
 CHANGES_MAX = 10_000
-"""Changes of levels in one request: every logger of a broker could be named several times over."""
+"""Changes of levels in one request."""
 
 
 class BrokerLoggers:
@@ -58,25 +60,36 @@ class BrokerLoggers:
             for key, one in sorted(named.items())
         )
 
-    def altered(self, resource: ConfigAlteration, *, validate_only: bool) -> ConfigResult:
-        """Set and delete levels, all of them or none."""
-        try:
-            self._alter(resource, validate_only)
-        except OttlaError as error:
-            return ConfigResult(error.code, str(error), BROKER_LOGGER_RESOURCE, resource.name)
-        return ConfigResult(NO_ERROR, "", BROKER_LOGGER_RESOURCE, resource.name)
+    def altered(self, resources: Sequence[ConfigAlteration], *, validate_only: bool) -> list[ConfigResult]:
+        """Set and delete levels: all that a resource names, or none. A resource that is named twice is refused both times."""
+        named = Counter(resource.name for resource in resources)
+        results = []
+        for resource in resources:
+            code, message = NO_ERROR, ""
+            try:
+                self._check_name(resource.name)
+                if named[resource.name] > 1:
+                    raise InvalidRequest(f"the loggers of broker {resource.name} are named twice in one request")
+                self._alter(resource, validate_only)
+            except OttlaError as error:
+                code, message = error.code, str(error)
+            results.append(ConfigResult(code, message, BROKER_LOGGER_RESOURCE, resource.name))
+        return results
 
     def _alter(self, resource: ConfigAlteration, validate_only: bool) -> None:
-        self._check_name(resource.name)
         if len(resource.changes) > CHANGES_MAX:
             raise InvalidRequest(f"{len(resource.changes)} levels in one request; at most {CHANGES_MAX}")
+        if len({change.key for change in resource.changes}) < len(resource.changes):
+            raise InvalidRequest("a logger is named twice in one request")
         known = {ROOT: logging.root, **_loggers()}
         wanted = [(change.key, _wanted_level(change, known)) for change in resource.changes]
         if validate_only:
             return
         for key, level in wanted:
             known[key].setLevel(level)
-            logger.info("log level changed logger=%s level=%s", key, logging.getLevelName(level))
+        if wanted:
+            levels = ",".join(f"{key}:{logging.getLevelName(level)}" for key, level in wanted)
+            logger.info("log levels changed levels=%s", levels)
 
     def _check_name(self, name: str) -> None:
         if name != str(self._broker_id):

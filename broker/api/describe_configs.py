@@ -3,11 +3,14 @@
 Any broker answers for topics, each for itself of its own.
 """
 
+import asyncio
 from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from ottla.broker.api.broker_loggers import BrokerLoggers
+from ottla.broker.api.later import while_asked
+from ottla.broker.api.slices import in_slices
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.dynamic_config import BrokerSettings
 from ottla.broker.group_configs import GROUP_CONFIGS
@@ -32,8 +35,12 @@ from ottla.wire.admin import (
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import NO_ERROR, BrokerNotAvailable, InvalidRequest, OttlaError, UnknownTopicOrPartition
 from ottla.wire.names import check_topic_name
+from ottla.wire.request_limits import INLINE_RESOURCES_MAX
 
 RESOURCES_MAX = 1_000
+
+Known = dict[tuple[int, str], tuple[ConfigEntry, ...]]
+"""The settings of resources, by type and name. One that is named a thousand times is described once."""
 
 
 class DescribeConfigsHandler:
@@ -45,32 +52,51 @@ class DescribeConfigsHandler:
         self._settings = settings
         self._loggers = loggers
 
-    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply:
+    def __call__(self, incoming: IncomingRequest, connection: Peer) -> Reply | asyncio.Future[Reply]:
         request = incoming.message
         assert isinstance(request, DescribeConfigsRequest)
         if len(request.resources) > RESOURCES_MAX:
             raise InvalidRequest(f"{len(request.resources)} resources in one request; at most {RESOURCES_MAX}")
         if not self._view.known:
             raise BrokerNotAvailable("this broker has just started and knows nothing of the cluster yet")
-        described = [self._describe(resource, request.documentation) for resource in request.resources]
+        incoming.is_long |= len(request.resources) > INLINE_RESOURCES_MAX
+        known: Known = {}
+        if incoming.is_long:
+            return while_asked(self._describe_many(request, known))
+        described = [self._describe(resource, request.documentation, known) for resource in request.resources]
         return Reply(DescribeConfigsResponse(described))
 
-    def _describe(self, resource: ConfigsToDescribe, with_documentation: bool = False) -> DescribedConfigs:
+    async def _describe_many(self, request: DescribeConfigsRequest, known: Known) -> Reply:
+        described = await in_slices(
+            lambda resource: self._describe(resource, request.documentation, known), request.resources
+        )
+        return Reply(DescribeConfigsResponse(described))
+
+    def _describe(
+        self, resource: ConfigsToDescribe, with_documentation: bool = False, known: Known | None = None
+    ) -> DescribedConfigs:
+        """``known`` has the settings of all resources that the request has named before."""
+        known = {} if known is None else known
+        key = (resource.resource_type, resource.name)
         try:
-            entries = self._entries(resource)
+            entries = known.get(key)
+            if entries is None:
+                entries = self._entries(resource)
+                if not with_documentation:
+                    entries = tuple(replace(entry, documentation=None) for entry in entries)
+                known[key] = entries
         except OttlaError as error:
             return DescribedConfigs(error.code, str(error), resource.resource_type, resource.name)
-        if not with_documentation:
-            entries = tuple(replace(entry, documentation=None) for entry in entries)
-        return DescribedConfigs(NO_ERROR, "", resource.resource_type, resource.name, entries)
+        return DescribedConfigs(NO_ERROR, "", resource.resource_type, resource.name, _named(entries, resource))
 
     def _entries(self, resource: ConfigsToDescribe) -> tuple[ConfigEntry, ...]:
+        """All settings of a resource."""
         if resource.resource_type == BROKER_RESOURCE:
-            return self._broker_entries(resource)
+            return self._broker_entries(resource.name)
         if resource.resource_type == GROUP_RESOURCE:
-            return _named(self._group_entries(resource.name), resource)
+            return self._group_entries(resource.name)
         if resource.resource_type == BROKER_LOGGER_RESOURCE:
-            return _named(self._loggers.describe(resource.name), resource)
+            return self._loggers.describe(resource.name)
         if resource.resource_type != TOPIC_RESOURCE:
             raise InvalidRequest(
                 f"resources of type {resource.resource_type} cannot be described:"
@@ -81,19 +107,14 @@ class DescribeConfigsHandler:
         if topic is None:
             raise UnknownTopicOrPartition(f"topic {resource.name!r} does not exist", topic=resource.name)
         keys = [*TOPIC_CONFIGS, *(key for key in topic.config if key not in TOPIC_CONFIGS)]
-        wanted = keys if resource.keys is None else [key for key in keys if key in resource.keys]
-        return tuple(self._entry(key, topic.config) for key in wanted)
+        return tuple(self._entry(key, topic.config) for key in keys)
 
-    def _broker_entries(self, resource: ConfigsToDescribe) -> tuple[ConfigEntry, ...]:
-        if not resource.name:
-            entries = self._settings.entries_of_all()
-        elif resource.name == str(self._broker_id):
-            entries = self._settings.entries()
-        else:
-            raise InvalidRequest(
-                f"this is broker {self._broker_id}: ask broker {resource.name[:40]!r} for its settings"
-            )
-        return _named(entries, resource)
+    def _broker_entries(self, name: str) -> tuple[ConfigEntry, ...]:
+        if not name:
+            return self._settings.entries_of_all()
+        if name == str(self._broker_id):
+            return self._settings.entries()
+        raise InvalidRequest(f"this is broker {self._broker_id}: ask broker {name[:40]!r} for its settings")
 
     def _group_entries(self, group: str) -> tuple[ConfigEntry, ...]:
         """Of any group: settings may come before its first member."""
@@ -132,4 +153,7 @@ class DescribeConfigsHandler:
 
 def _named(entries: tuple[ConfigEntry, ...], resource: ConfigsToDescribe) -> tuple[ConfigEntry, ...]:
     """Those of the settings that were asked for."""
-    return tuple(entry for entry in entries if resource.keys is None or entry.key in resource.keys)
+    if resource.keys is None:
+        return entries
+    wanted = set(resource.keys)
+    return tuple(entry for entry in entries if entry.key in wanted)

@@ -1,47 +1,39 @@
-"""What groups have read: OffsetCommit, OffsetFetch and OffsetDelete."""
+"""OffsetCommit and OffsetFetch: what groups have read."""
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from msgspec import structs
 
 from ottla.broker.api.later import later
+from ottla.broker.api.offset_writes import has_partition, unknown_partition, written
 from ottla.broker.api.parts import check_parts
 from ottla.broker.api.slices import Slices, in_slices
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.groups.consumer_membership import ConsumerGroup
 from ottla.broker.groups.coordinated import Coordinated
-from ottla.broker.groups.groups_loop import EMPTY, Groups
+from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.membership import SIMPLE
-from ottla.broker.groups.mirror import all_subscribed_topics
 from ottla.broker.groups.new_groups import GroupsOfConnection, NewGroups
 from ottla.net.peer import Peer
 from ottla.net.reply import Reply
-from ottla.wire.consumer_protocol import PROTOCOL_TYPE
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import (
     CoordinatorNotAvailable,
     GroupIdNotFound,
-    GroupSubscribedToTopic,
     IllegalGeneration,
     InconsistentTopicId,
     InvalidRequest,
-    NonEmptyGroup,
     NotCoordinator,
     OffsetMetadataTooLarge,
     OttlaError,
-    UnknownTopicOrPartition,
 )
 from ottla.wire.groups import (
     OffsetCommitPart,
     OffsetCommitPartResult,
     OffsetCommitRequest,
     OffsetCommitResponse,
-    OffsetDeletePartResult,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
     OffsetFetchGroup,
     OffsetFetchGroupResult,
     OffsetFetchPartResult,
@@ -54,8 +46,6 @@ from ottla.zk.groups import Committed, GroupWrite
 from ottla.zk.session.session import ZkSession
 from ottla.zk.znodes.consumers import CommitZnode, GroupZnode, LifeZnode
 from ottla.zk.znodes.json_fields import MalformedZnode
-
-logger = logging.getLogger(__name__)
 
 GROUPS_MAX = 1000
 
@@ -80,10 +70,9 @@ class GroupOffsetHandlers:
         request = incoming.message
         assert isinstance(request, OffsetCommitRequest)
         check_parts(request.parts)
-        return later(self._commit(request, self._new_groups.of(connection)))
+        return later(self._commit(request, self._new_groups.of(connection), Slices(enabled=incoming.is_long)))
 
-    async def _commit(self, request: OffsetCommitRequest, made_for: GroupsOfConnection) -> Reply:
-        slices = Slices()
+    async def _commit(self, request: OffsetCommitRequest, made_for: GroupsOfConnection, slices: Slices) -> Reply:
         results, good = await self._checked(request.parts, slices)
         pieces: list[list[OffsetCommitPart]] = []
         for piece in in_pieces(request.group_id, good):
@@ -150,8 +139,8 @@ class GroupOffsetHandlers:
 
         Every piece is fenced as any write is. All are put at once: nothing that the group decides later comes between them.
         """
-        written = [self._written(coordinated, _filled(piece)) for piece in pieces]
-        outcomes = await asyncio.gather(*written, return_exceptions=True)
+        writes = [written(self._groups, coordinated, _filled(piece)) for piece in pieces]
+        outcomes = await asyncio.gather(*writes, return_exceptions=True)
         for outcome in outcomes:
             if outcome is not None and (len(pieces) == 1 or not isinstance(outcome, OttlaError)):
                 raise outcome
@@ -162,8 +151,8 @@ class GroupOffsetHandlers:
 
     def _why_not(self, part: OffsetCommitPart) -> OttlaError | None:
         known = self._view.topic(part.topic)
-        if known is None or not self._exists(part.topic, part.partition):
-            return _unknown(part.topic, part.partition)
+        if known is None or not has_partition(self._view, part.topic, part.partition):
+            return unknown_partition(part.topic, part.partition)
         if part.topic_id and part.topic_id != known.topic_id:
             return InconsistentTopicId(
                 f"topic {part.topic!r} was made anew since that was read; nothing of it is committed"
@@ -175,26 +164,6 @@ class GroupOffsetHandlers:
         if len(part.metadata.encode()) > limit:
             return OffsetMetadataTooLarge(f"{len(part.metadata)} characters; allowed are {limit} bytes")
         return None
-
-    def _exists(self, topic: str, partition: int) -> bool:
-        known = self._view.topic(topic)
-        return known is not None and 0 <= partition < len(known.partitions)
-
-    def _written(self, coordinated: Coordinated, fill: Callable[[GroupWrite], None]) -> "asyncio.Future[None]":
-        """Done once it stands in ZooKeeper."""
-        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(error: OttlaError | None) -> None:
-            coordinated.committing -= 1
-            if not written.done():
-                if error is not None:
-                    written.set_exception(error)
-                else:
-                    written.set_result(None)
-
-        coordinated.committing += 1
-        self._groups.commit(coordinated, fill, done)
-        return written
 
     def fetch(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
         request = incoming.message
@@ -259,62 +228,6 @@ class GroupOffsetHandlers:
             raise NotCoordinator(f"group {loaded.group!r} was deleted meanwhile")
         if coordinated.over or life is None or stat.version > loaded.version + coordinated.writing:
             raise NotCoordinator("another broker coordinates this group by now")
-
-    def delete(self, incoming: IncomingRequest, connection: Peer) -> asyncio.Future[Reply]:
-        request = incoming.message
-        assert isinstance(request, OffsetDeleteRequest)
-        check_parts(request.parts)
-        return later(self._delete(request))
-
-    async def _delete(self, request: OffsetDeleteRequest) -> Reply:
-        coordinated = await self._groups.get(request.group_id, make=False)
-        record = coordinated.group.record()
-        if record.members and record.protocol_type != PROTOCOL_TYPE:
-            raise NonEmptyGroup(
-                f"the members of {request.group_id!r} are no consumers: nobody knows which offsets they use"
-            )
-        subscribed = all_subscribed_topics(record)
-        results: list[OffsetDeletePartResult] = []
-        good: dict[TopicPartition, None] = {}
-        slices = Slices()
-        for part in request.parts:
-            await slices.rest()
-            where = TopicPartition(part.topic, part.partition)
-            is_stored = where in coordinated.loaded.offsets
-            error: OttlaError | None = None
-            if not is_stored and not self._exists(*where):  # offsets outlive their topic, and may be deleted
-                error = _unknown(*where)
-            elif part.topic in subscribed:
-                error = GroupSubscribedToTopic(f"members of {request.group_id!r} subscribe to {part.topic!r}")
-            elif is_stored:
-                good[where] = None
-            code, message = (error.code, str(error)) if error is not None else (0, "")
-            results.append(OffsetDeletePartResult(code, message, part.topic, part.partition))
-
-        def fill(write: GroupWrite) -> None:
-            for where in good:
-                write.forget(where)
-
-        if good:
-            await self._written(coordinated, fill)
-        await self._forget_if_unused(coordinated)
-        return Reply(OffsetDeleteResponse(0, "", tuple(results)))
-
-    async def _forget_if_unused(self, one: Coordinated) -> None:
-        """Delete a group of which neither members nor offsets are left, as Kafka does."""
-        # Invariant: nothing that was committed meanwhile goes with it. What is on its way counts, and nothing is awaited
-        # between this check and the end of the group in Groups.delete.
-        is_used = bool(one.loaded.offsets or one.loaded.unreadable or one.writing or one.committing)
-        if one.over or is_used or one.group.state != EMPTY:
-            return
-        try:
-            await self._groups.delete(one.group.group_id)
-        except OttlaError as error:  # its offsets are gone, as was asked for; retention forgets the rest
-            logger.info("group without offsets was not deleted group=%s error=%s", one.group.group_id, error)
-
-
-def _unknown(topic: str, partition: int) -> UnknownTopicOrPartition:
-    return UnknownTopicOrPartition(f"there is no {topic[:100]}-{partition}")
 
 
 async def _all_alike(group: OffsetFetchGroup, error_code: int) -> list[OffsetFetchPartResult]:

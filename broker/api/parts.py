@@ -5,10 +5,8 @@ from typing import Protocol
 
 from ottla.wire.errors import InvalidRequest, InvalidTopic, NotLeaderOrFollower, OttlaError, UnknownTopicOrPartition
 from ottla.wire.names import NO_LEADER, TOPIC_NAME_MAX, check_topic_name
+from ottla.wire.request_limits import PARTS_MAX
 from ottla.wire.requests import FetchPart
-
-PARTS_MAX = 200_000
-"""Partitions in one request: more than a broker has. Where they are many, they are worked on in slices (slices.py)."""
 
 ANSWER_MAX = 64 * 1024 * 1024
 """The most bytes of records that one answer brings, whatever is asked for; who wants more asks again."""

@@ -23,10 +23,12 @@ from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
 from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import (
+    InconsistentTopicId,
     InvalidRequiredAcks,
     NotLeaderOrFollower,
     OttlaError,
     TransactionalIdAuthorizationFailed,
+    UnknownTopicId,
 )
 from ottla.wire.messages import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from ottla.wire.names import NO_EPOCH
@@ -92,7 +94,8 @@ class ProduceHandler:
 
     def append(self, part: ProducePart, records: memoryview, acks: int, awaited: list[Awaited]) -> ProducePartResult:
         try:
-            partition = self._partitions.led(part.topic, part.partition, NO_EPOCH)
+            # Invariant: records for a topic id reach no other topic. A long Produce is read in a thread, which finds the name.
+            partition = self._partitions.led(part.topic, part.partition, NO_EPOCH, part.topic_id)
             if acks != ACKS_ALL and len(partition.replicas) > 1 and self._unsure():
                 # Another broker may lead by now. What all in-sync replicas have is safe even so; what this one alone has
                 # is not (docs/decisions/0006).
@@ -128,6 +131,8 @@ class ProduceHandler:
 
     def _failed(self, part: ProducePart, error: OttlaError) -> ProducePartResult:
         leader, leader_epoch = self._view.leader_of(part.topic, part.partition)
+        if isinstance(error, InconsistentTopicId):
+            error = UnknownTopicId(f"{error}; nothing was appended")
         error = client_error(error, part.topic, leader)
         return ProducePartResult(
             error.code, str(error), part.topic, part.partition, leader=leader, leader_epoch=leader_epoch,

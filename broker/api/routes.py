@@ -12,6 +12,7 @@ from ottla.broker.api.group_admin import GroupAdminHandlers
 from ottla.broker.api.group_offsets import GroupOffsetHandlers
 from ottla.broker.api.groups import GroupHandlers
 from ottla.broker.api.named_writes import NamedWriteHandlers
+from ottla.broker.api.offset_delete import OffsetDeleteHandler
 from ottla.broker.api.who_may import (
     brokers,
     consumers_and_the_replica_itself,
@@ -46,6 +47,7 @@ class Handlers:
     control: ControlHandlers
     groups: GroupHandlers
     group_offsets: GroupOffsetHandlers
+    offset_delete: OffsetDeleteHandler
     group_admin: GroupAdminHandlers
     consumer_groups: ConsumerGroupHandlers
     named_writes: NamedWriteHandlers
@@ -82,7 +84,7 @@ def routes(to: Handlers) -> dict[Api, Route]:
         Api.LEAVE_GROUP: Route(to.groups.leave, everybody),
         Api.OFFSET_COMMIT: Route(to.unless_silent(to.group_offsets.commit), everybody),
         Api.OFFSET_FETCH: Route(to.unless_silent(to.group_offsets.fetch), everybody),
-        Api.OFFSET_DELETE: Route(to.unless_silent(to.group_offsets.delete), everybody),
+        Api.OFFSET_DELETE: Route(to.unless_silent(to.offset_delete), everybody),
         Api.DESCRIBE_GROUPS: Route(to.unless_silent(to.group_admin.describe), everybody),
         Api.LIST_GROUPS: Route(to.unless_silent(to.group_admin.list), everybody),
         Api.DELETE_GROUPS: Route(to.unless_silent(to.group_admin.delete), everybody),

@@ -4,6 +4,7 @@ State may change at each ``rest``: who leads a partition, whether a session or a
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
@@ -16,10 +17,14 @@ R = TypeVar("R")
 
 
 class Slices:
-    """The time of one piece of work."""
+    """The time of one piece of work.
 
-    def __init__(self) -> None:
-        self._ends_at = time.perf_counter() + SLICE_S
+    Only a long request may rest: its connection handles no other request meanwhile. Short requests of one connection may be
+    pipelined, and one that rested would be overtaken by the next: their handlers give ``enabled=False``.
+    """
+
+    def __init__(self, *, enabled: bool = True) -> None:
+        self._ends_at = time.perf_counter() + SLICE_S if enabled else math.inf
 
     async def rest(self) -> None:
         """Call it after every step: gives the loop away if the slice is over."""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.groups.consumer_membership import ConsumerGroup
-from ottla.broker.groups.topic_patterns import match_all
+from ottla.broker.groups.topic_patterns import match_slow
 from ottla.broker.groups.walk import Walk
 
 if TYPE_CHECKING:
@@ -34,10 +34,13 @@ class ClusterChanges:
         self._topics_look: asyncio.TimerHandle | None = None
         self._walk = Walk()
         self._working: set[Coordinated] = set()
-        self._worker = ThreadPoolExecutor(1, "groups")
+        self._sharing = ThreadPoolExecutor(1, "share partitions")
+        self._matching = ThreadPoolExecutor(1, "match patterns")
+        """A group has one pattern at a time matched there, so the patterns of all groups take turns."""
 
     def stop(self) -> None:
-        self._worker.shutdown(wait=False, cancel_futures=True)
+        self._sharing.shutdown(wait=False, cancel_futures=True)
+        self._matching.shutdown(wait=False, cancel_futures=True)
         if self._topics_look is not None:
             self._topics_look.cancel()
         self._walk.stop()
@@ -67,21 +70,18 @@ class ClusterChanges:
             self.work_in_thread(coordinated)
 
     def work_in_thread(self, coordinated: "Coordinated") -> None:
-        """Do in a thread what the group could not do at once: match patterns, then share partitions."""
+        """Do in a thread the next thing that the group could not do at once: share its partitions, then match a pattern."""
         group = coordinated.group
         if not isinstance(group, ConsumerGroup) or coordinated in self._working or coordinated.over:
             return
         loop, sharing = asyncio.get_running_loop(), group.to_share
-        if group.patterns.slow:
-            matching = loop.run_in_executor(self._worker, match_all, group.patterns.slow, group.patterns.names)
-            self._then(coordinated, group, matching, group.patterns_matched)
-        elif sharing is not None:
-            self._then(
-                coordinated,
-                group,
-                loop.run_in_executor(self._worker, sharing.share),
-                partial(group.partitions_shared, sharing),
-            )
+        if sharing is not None:
+            work = loop.run_in_executor(self._sharing, sharing.share)
+            self._then(coordinated, group, work, partial(group.partitions_shared, sharing))
+        elif group.patterns.slow:
+            pattern = min(group.patterns.slow)
+            matching = loop.run_in_executor(self._matching, match_slow, pattern, group.patterns.names)
+            self._then(coordinated, group, matching, lambda matched: group.patterns_matched([matched]))
 
     def _then(
         self,

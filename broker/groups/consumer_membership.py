@@ -165,8 +165,7 @@ class ConsumerGroup:
             member = self.members.known(request.member_id, request.instance_id)
             member.check_epoch(request.member_epoch, owned)
         self.members.check_size(request, client.client_id, member)
-        if request.pattern:
-            self.patterns.get(request.pattern)
+        self.patterns.check(request, member)
         is_new = member is None
         if member is None:
             member = self.members.add(request)

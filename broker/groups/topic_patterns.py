@@ -42,6 +42,10 @@ STEPS_INLINE = 20_000
 """Steps of automatons for which a group may be decided about at once, about ten milliseconds; with more, a thread matches."""
 
 
+STEPS_MAX = 10_000_000
+"""Steps in a thread, about three seconds; a pattern that takes more is refused. Simple ones take a step for each letter."""
+
+
 class OutOfSteps(Exception):
     """A pattern needs more steps than it was given."""
 
@@ -162,6 +166,8 @@ class Matched(NamedTuple):
     pattern: TopicPattern
     looked: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
+    is_refused: bool = False
+    """Whether it takes too many steps even for a thread."""
 
     def look(self, names: frozenset[str]) -> "Matched":
         """Only what is new is looked at. OutOfSteps if that takes more steps than the pattern has left."""
@@ -171,6 +177,8 @@ class Matched(NamedTuple):
 
     def look_within(self, names: frozenset[str], steps: int) -> tuple["Matched", int]:
         """The same with so many steps, and how many are left."""
+        if steps <= 0 and names != self.looked:
+            raise OutOfSteps
         self.pattern.steps_left = steps
         try:
             return self.look(names), self.pattern.steps_left
@@ -178,9 +186,13 @@ class Matched(NamedTuple):
             self.pattern.steps_left = sys.maxsize
 
 
-def match_all(patterns: Iterable[str], names: frozenset[str]) -> list[Matched]:
-    """What patterns match, however long it takes: for a thread."""
-    return [Matched(TopicPattern(pattern)).look(names) for pattern in patterns]
+def match_slow(pattern: str, names: frozenset[str], steps_max: int = STEPS_MAX) -> Matched:
+    """What a pattern matches, for a thread; ``is_refused`` if that takes too many steps."""
+    unmatched = Matched(TopicPattern(pattern))
+    try:
+        return unmatched.look_within(names, steps_max)[0]
+    except OutOfSteps:
+        return unmatched._replace(is_refused=True)
 
 
 class _Parser:

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from ottla.broker.api.group_offsets import GroupOffsetHandlers
+from ottla.broker.api.slices import Slices
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.groups.groups_loop import Groups
 from ottla.broker.groups.limits import GroupLimits
@@ -67,7 +68,7 @@ async def test_commit_that_waits_is_of_the_topic_that_it_was_checked_for(
 
     def commit(offset: int) -> "asyncio.Task[object]":
         request = OffsetCommitRequest("g", -1, "", None, [OffsetCommitPart("t", 0, offset)])
-        return asyncio.create_task(handlers._commit(request, NewGroups().of("c")))
+        return asyncio.create_task(handlers._commit(request, NewGroups().of("c"), Slices()))
 
     first = commit(1)
     await eventually(lambda: slow.held == 1)

@@ -10,6 +10,8 @@ from typing import cast
 import pytest
 
 from ottla.broker.api.group_offsets import GroupOffsetHandlers
+from ottla.broker.api.offset_delete import OffsetDeleteHandler
+from ottla.broker.api.slices import Slices
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.groups.coordinated import Coordinated
 from ottla.broker.groups.groups_loop import Groups
@@ -315,14 +317,17 @@ def coordinator(session: ZkSession, **limits: int) -> Groups:
     return Groups(session, 1, view, GroupLimits(**limits), lambda: False, wall_ms)
 
 
-def offsets_of(groups: Groups, session: ZkSession, partitions: int = 1) -> GroupOffsetHandlers:
+def view_of(partitions: int) -> ClusterView:
     topic = SimpleNamespace(partitions=range(partitions))
-    view = cast(ClusterView, SimpleNamespace(topic=lambda name: topic, topic_id_of=lambda name: "id" * 11))
-    return GroupOffsetHandlers(groups, view, session, NewGroups())
+    return cast(ClusterView, SimpleNamespace(topic=lambda name: topic, topic_id_of=lambda name: "id" * 11))
+
+
+def offsets_of(groups: Groups, session: ZkSession, partitions: int = 1) -> GroupOffsetHandlers:
+    return GroupOffsetHandlers(groups, view_of(partitions), session, NewGroups())
 
 
 async def committed_parts(handlers: GroupOffsetHandlers, parts: list[OffsetCommitPart]) -> list[OffsetCommitPartResult]:
-    reply = await handlers._commit(OffsetCommitRequest("g", -1, "", None, parts), NewGroups().of("c"))
+    reply = await handlers._commit(OffsetCommitRequest("g", -1, "", None, parts), NewGroups().of("c"), Slices())
     assert isinstance(reply.message, OffsetCommitResponse)
     return reply.message.parts
 
@@ -552,11 +557,14 @@ async def test_what_is_committed_while_the_last_offset_is_deleted_does_not_go_wi
     await ensure_persistent_paths(session)
     groups = coordinator(session)
     handlers = offsets_of(groups, session, 2)
+    deletion = OffsetDeleteHandler(groups, view_of(2))
     for round_ in range(5):
         await committed_parts(handlers, [OffsetCommitPart("t", 0, 100)])
         one = groups.loaded("g")
         assert one is not None
-        deleting = asyncio.create_task(handlers._delete(OffsetDeleteRequest("g", [PartitionName("t", 0)])))
+        deleting = asyncio.create_task(
+            deletion._delete(OffsetDeleteRequest("g", [PartitionName("t", 0)]), is_long=False)
+        )
         async with asyncio.timeout(scaled(10)):
             while groups._writes._queue or not one.committing:  # noqa: ASYNC110  # until the deletion is on its way
                 await asyncio.sleep(0)
@@ -566,7 +574,7 @@ async def test_what_is_committed_while_the_last_offset_is_deleted_does_not_go_wi
         found = await load_group(session, "g", make=False)
         assert found is not None
         assert {where.partition: at.offset for where, at in found.offsets.items()} == {1: round_}
-        await handlers._delete(OffsetDeleteRequest("g", [PartitionName("t", 1)]))
+        await deletion._delete(OffsetDeleteRequest("g", [PartitionName("t", 1)]), is_long=False)
         assert await load_group(session, "g", make=False) is None
     await groups.stop()
 

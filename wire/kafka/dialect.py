@@ -25,7 +25,7 @@ from ottla.wire.kafka.refused import REFUSED, refusal
 from ottla.wire.kafka.topic_ids import TopicIds
 from ottla.wire.kafka.written_answers import WrittenAnswers, copy_of
 from ottla.wire.messages import ACKS_NONE, Api, Message
-from ottla.wire.request_limits import INLINE_ELEMENTS_MAX, INLINE_RECORDS_MAX, limit_of
+from ottla.wire.request_limits import INLINE_ELEMENTS_MAX, INLINE_MAX, limit_of
 from ottla.wire.requests import ApiRange, FetchRequest, FetchResponse, MetadataResponse, ProduceRequest, ProduceResponse
 
 Convert = Callable[[str, int, Sequence[Buffer], int], tuple[list[Buffer], int]]
@@ -111,7 +111,7 @@ class KafkaDialect:
     def _read(self, body: memoryview, api: int, version: int, correlation_id: int, is_long: bool) -> IncomingRequest:
         reader = Reader(body, 8, False, limit_of(api).elements_max)
         if not is_long:
-            reader.inline_max = INLINE_RECORDS_MAX if api in (_PRODUCE, _FETCH) else INLINE_ELEMENTS_MAX
+            reader.inline_max = INLINE_MAX.get(api, INLINE_ELEMENTS_MAX)
         client_id = (reader.text() or "")[:CLIENT_ID_MAX]
         reader.flexible = self._is_flexible(api, version)
         reader.tags()

@@ -3,8 +3,8 @@
 from typing import Final
 
 from ottla.wire.batch import Buffer
+from ottla.wire.breath import BREATH, let_others_run
 from ottla.wire.errors import NO_ERROR, OttlaError
-from ottla.wire.kafka.breath import BREATH, let_others_run
 from ottla.wire.kafka.primitives import INT16, INT32, INT64, Reader, add_count, add_text, add_uvarint
 from ottla.wire.kafka.topic_ids import TopicIds, to_bytes, to_text
 from ottla.wire.messages import CONSUMER

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ottla.wire.dialect import IncomingRequest
-from ottla.wire.errors import NonEmptyGroup, OttlaError, UnknownMemberId, UnknownTopicId
+from ottla.wire.errors import InconsistentTopicId, NonEmptyGroup, OttlaError, UnknownMemberId, UnknownTopicId
 from ottla.wire.groups import (
     OffsetCommitPart,
     OffsetCommitPartResult,
@@ -66,7 +66,9 @@ def read_commit(asked: Asked) -> Read:
     for topic in entity.topics:
         name = topics.name_of(topic, [one.partition_index for one in topic.partitions])
         if name is not None:
-            parts += [_commit_part(name, one) for one in topic.partitions]
+            # Another topic may have the name when the commit is handled: then it is refused.
+            topic_id = to_text(topic.topic_id) if getattr(topic, "topic_id", None) is not None else ""
+            parts += [_commit_part(name, one, topic_id) for one in topic.partitions]
     message = OffsetCommitRequest(
         entity.group_id,
         entity.generation_id_or_member_epoch,
@@ -77,13 +79,14 @@ def read_commit(asked: Asked) -> Read:
     return Read(message, topics)
 
 
-def _commit_part(topic: str, one: Any) -> OffsetCommitPart:
+def _commit_part(topic: str, one: Any, topic_id: str) -> OffsetCommitPart:
     return OffsetCommitPart(
         topic,
         one.partition_index,
         one.committed_offset,
         getattr(one, "committed_leader_epoch", NO_EPOCH),
         one.committed_metadata or "",
+        topic_id,
     )
 
 
@@ -93,7 +96,7 @@ def write_commit(request: IncomingRequest, message: OffsetCommitResponse) -> Val
         {
             "name": name,
             "topic_id": topics.id_of(name),
-            "partitions": [{"partition_index": part.partition, "error_code": part.error_code} for part in parts],
+            "partitions": [{"partition_index": part.partition, "error_code": _commit_error(part)} for part in parts],
         }
         for name, parts in by_topic(message.parts).items()
     ]
@@ -101,6 +104,11 @@ def write_commit(request: IncomingRequest, message: OffsetCommitResponse) -> Val
         refused = [{"partition_index": number, "error_code": UnknownTopicId.code} for number in partitions]
         told.append({"name": "", "topic_id": topic_id, "partitions": refused})
     return {"topics": told}
+
+
+def _commit_error(part: OffsetCommitPartResult) -> int:
+    """Kafka's clients know of a topic that was made anew that its id is unknown."""
+    return UnknownTopicId.code if part.error_code == InconsistentTopicId.code else part.error_code
 
 
 def failed_commit(request: IncomingRequest, error: OttlaError) -> Values:

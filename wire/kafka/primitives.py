@@ -4,6 +4,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Final
 
+from ottla.wire.breath import BREATH, let_others_run
 from ottla.wire.errors import InvalidRequest
 from ottla.wire.request_limits import LongRequest
 
@@ -123,9 +124,11 @@ class Reader:
             count = self.uvarint()
             if count:
                 self._count(count)
-            for _ in range(count):
+            for number in range(1, count + 1):
                 self.uvarint()
                 self._step(self.uvarint())
+                if not number % BREATH:
+                    let_others_run()
 
     def tagged(self) -> Iterator[tuple[int, "Reader"]]:
         """The tagged fields that stand here: the number of each, and a reader of it alone."""

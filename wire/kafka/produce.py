@@ -7,9 +7,9 @@ that the broker knows no compression (KAFKA-18659).
 from typing import Final
 
 from ottla.wire.batch import Buffer
+from ottla.wire.breath import BREATH, let_others_run
 from ottla.wire.errors import NO_ERROR, OttlaError, UnknownTopicId, UnsupportedCompressionType
 from ottla.wire.kafka.batches import PRODUCE_ZSTD_FROM, has_zstd
-from ottla.wire.kafka.breath import BREATH, let_others_run
 from ottla.wire.kafka.primitives import INT16, INT32, INT64, Reader, add_count, add_text, add_uvarint
 from ottla.wire.kafka.topic_ids import TopicIds, to_bytes, to_text
 from ottla.wire.names import NO_LEADER
@@ -50,10 +50,11 @@ def read_produce(
     attachments: list[memoryview] = []
     for _ in range(reader.count()):
         name: str | None
-        topic_id = b""
+        topic_id, id_text = b"", ""
         if version >= IDS_FROM:
             topic_id = reader.uuid()
-            name = topics.topic_name_of(to_text(topic_id))
+            id_text = to_text(topic_id)
+            name = topics.topic_name_of(id_text)
             if name is not None:
                 context.ids[name] = topic_id
         else:
@@ -68,7 +69,7 @@ def read_produce(
             if version < PRODUCE_ZSTD_FROM and has_zstd(records):
                 context.refused.append(_refused_zstd(name, partition))
                 continue
-            parts.append(ProducePart(name, partition, len(records)))
+            parts.append(ProducePart(name, partition, len(records), id_text))
             if not len(parts) % BREATH:
                 let_others_run()
             attachments.append(records)

@@ -90,16 +90,12 @@ class ConfigHandlers:
             reply = await self._alter(incoming, replace(request, resources=others))
             assert isinstance(reply.message, IncrementalAlterConfigsResponse)
             elsewhere = iter(reply.message.resources)
-        return Reply(
-            IncrementalAlterConfigsResponse(
-                [
-                    self._loggers.altered(one, validate_only=request.validate_only)
-                    if one.resource_type == BROKER_LOGGER_RESOURCE
-                    else next(elsewhere)
-                    for one in request.resources
-                ]
-            )
-        )
+        loggers = [one for one in request.resources if one.resource_type == BROKER_LOGGER_RESOURCE]
+        here = iter(self._loggers.altered(loggers, validate_only=request.validate_only))
+        results = [
+            next(here if one.resource_type == BROKER_LOGGER_RESOURCE else elsewhere) for one in request.resources
+        ]
+        return Reply(IncrementalAlterConfigsResponse(results))
 
     async def _pass_on(
         self, request: AlterConfigsRequest | IncrementalAlterConfigsRequest, kind: type[Message]

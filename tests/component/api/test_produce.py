@@ -23,6 +23,7 @@ from ottla.wire.errors import (
     OutOfOrderSequenceNumber,
     RequestTimedOut,
     StorageError,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from ottla.wire.messages import ACKS_ALL, ACKS_NONE
@@ -166,6 +167,15 @@ async def test_each_part_answers_for_itself(served: Served) -> None:
     assert [(error_of(part), part.base_offset) for part in results] == [
         (None, 0), (UnknownTopicOrPartition, -1), (None, 0)
     ]  # fmt: skip
+
+
+async def test_part_that_names_its_topic_by_id_is_appended_to_no_other_topic_of_that_name(served: Served) -> None:
+    """A topic may be deleted and made anew between the reading of a long Produce and its handling."""
+    await served.decide()
+    good = batch_of()
+    parts = [ProducePart("t", 0, len(good), topic_id) for topic_id in ("id-of-another", "id-of-t", "")]
+    results = served.answer(ProduceRequest(1, 1000, parts), ProduceResponse, [good, good, good]).parts
+    assert [(error_of(part), part.base_offset) for part in results] == [(UnknownTopicId, -1), (None, 0), (None, 1)]
 
 
 async def test_failed_disk_is_a_storage_error(served: Served) -> None:

@@ -36,4 +36,4 @@ def test_a_response_is_read_by_another_msgpack():
 def test_our_request_is_what_the_other_would_have_written():
     message = ProduceRequest(-1, 30_000, [ProducePart("t", 1, 3)])
     ours = b"".join(map(bytes, native.encode_request(message, 1, "me", [b"abc"])))
-    assert ours == foreign_frame([0, 0, 1, "me", [-1, 30_000, [["t", 1, 3]], False]], b"abc")
+    assert ours == foreign_frame([0, 0, 1, "me", [-1, 30_000, [["t", 1, 3, ""]], False]], b"abc")

@@ -24,7 +24,8 @@ def as_it_was() -> Iterator[None]:
 
 def alter(*changes: ConfigChange, name: str = "7", validate_only: bool = False) -> int:
     resource = ConfigAlteration(BROKER_LOGGER_RESOURCE, name, list(changes))
-    return BrokerLoggers(7).altered(resource, validate_only=validate_only).error_code
+    (result,) = BrokerLoggers(7).altered([resource], validate_only=validate_only)
+    return result.error_code
 
 
 def level(name: str) -> str | None:
@@ -77,3 +78,21 @@ def test_loggers_of_another_broker_are_refused_and_trying_changes_nothing() -> N
     assert logging.getLogger(CHILD).level == logging.NOTSET
     with pytest.raises(InvalidRequest):
         BrokerLoggers(7).describe("")
+
+
+def test_what_is_named_twice_is_refused_and_changes_nothing() -> None:
+    """A request of 2 MB may name a logger a hundred thousand times."""
+    change = ConfigChange(CHILD, SET, "ERROR")
+    assert alter(change, ConfigChange(PARENT, SET, "ERROR"), change) == InvalidRequest.code
+    once = ConfigAlteration(BROKER_LOGGER_RESOURCE, "7", [change])
+    elsewhere = ConfigAlteration(BROKER_LOGGER_RESOURCE, "8", [change])
+    results = BrokerLoggers(7).altered([once, elsewhere, once], validate_only=False)
+    assert [result.error_code for result in results] == [InvalidRequest.code] * 3
+    assert [result.name for result in results] == ["7", "8", "7"]
+    assert logging.getLogger(CHILD).level == logging.getLogger(PARENT).level == logging.NOTSET
+
+
+def test_change_of_many_levels_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    assert alter(ConfigChange(CHILD, SET, "ERROR"), ConfigChange(PARENT, SET, "WARN")) == NO_ERROR
+    assert caplog.messages == [f"log levels changed levels={CHILD}:ERROR,{PARENT}:WARNING"]

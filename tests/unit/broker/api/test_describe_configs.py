@@ -1,21 +1,36 @@
 """A topic's settings, and where each comes from."""
 
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
 from ottla.broker.api.broker_loggers import BrokerLoggers
 from ottla.broker.api.describe_configs import DescribeConfigsHandler
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.config import BrokerConfig
 from ottla.broker.dynamic_config import BrokerSettings
 from ottla.broker.storage.topic_configs import TOPIC_CONFIGS, plain_topic_config
+from ottla.net.peer import Peer
+from ottla.net.reply import Reply
 from ottla.wire.admin import (
+    BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
+    GROUP_RESOURCE,
     TOPIC_RESOURCE,
     ConfigSource,
     ConfigsToDescribe,
     ConfigSynonym,
     ConfigType,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
 )
 from ottla.wire.control import TopicConfig, UpdateMetadataRequest
+from ottla.wire.dialect import IncomingRequest
 from ottla.wire.errors import InvalidRequest, InvalidTopic, UnknownTopicOrPartition
+from tests.support.loop_time import loop_times
+from tests.support.machine import scaled
 
 BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 LONG, LIST, PASSWORD = ConfigType.LONG, ConfigType.LIST, ConfigType.PASSWORD
@@ -133,3 +148,29 @@ def test_types_are_told_and_documentation_where_it_is_asked_for() -> None:
         assert all(described[key].config_type and described[key].documentation for key in ours)
         plain = asked._describe(ConfigsToDescribe(resource, name)).entries
         assert {one.documentation for one in plain} == {None}
+
+
+@pytest.mark.parametrize("is_long", [True, False])
+async def test_a_thousand_resources_are_described_in_slices(is_long: bool) -> None:
+    asked = handler()
+    names = [(TOPIC_RESOURCE, "orders"), (BROKER_LOGGER_RESOURCE, "7"), (BROKER_RESOURCE, "7"), (GROUP_RESOURCE, "g")]
+    resources = [ConfigsToDescribe(*names[number % 4]) for number in range(999)]
+    resources.append(ConfigsToDescribe(TOPIC_RESOURCE, "orders", ["segment.ms"]))
+    resources[4:8] = [ConfigsToDescribe(GROUP_RESOURCE, f"g{number}") for number in range(4)]
+    request = DescribeConfigsRequest(resources)
+    incoming = cast(IncomingRequest, SimpleNamespace(message=request, is_long=is_long))
+    with loop_times() as times:
+        answer = asked(incoming, cast(Peer, None))
+        assert isinstance(answer, asyncio.Future)
+        message = (await answer).message
+    assert incoming.is_long, "the answer is encoded in a thread"
+    assert isinstance(message, DescribeConfigsResponse)
+    assert message.resources == [asked._describe(resource) for resource in resources[:-1]] + [message.resources[-1]]
+    assert [entry.key for entry in message.resources[-1].entries] == ["segment.ms"]
+    assert times.longest_s < scaled(0.06)
+
+
+async def test_few_resources_are_described_at_once() -> None:
+    request = DescribeConfigsRequest([ConfigsToDescribe(TOPIC_RESOURCE, "orders")])
+    incoming = cast(IncomingRequest, SimpleNamespace(message=request, is_long=False))
+    assert isinstance(handler()(incoming, cast(Peer, None)), Reply)

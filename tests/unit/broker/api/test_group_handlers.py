@@ -17,6 +17,7 @@ from ottla.broker.purgatory import Purgatory
 from ottla.net.peer import Peer
 from ottla.net.reply import Later
 from ottla.wire.dialect import IncomingRequest
+from ottla.wire.errors import InvalidRequest
 from ottla.wire.groups import GroupProtocol, JoinGroupRequest, SyncGroupRequest
 
 
@@ -71,3 +72,12 @@ async def test_a_sync_whose_client_hung_up_while_the_group_was_read_does_not_cou
     assert gone.syncing is None, "its session would not end before the rebalance timeout"
     completing.tick(11.0)
     assert completing.members.get(gone.member_id) is None
+
+
+async def test_member_that_tells_too_much_of_itself_is_refused_with_a_reason(completing: Group) -> None:
+    handlers = GroupHandlers(cast(Groups, GroupsBeingRead(completing)), cast(Purgatory, None), NewGroups())
+    protocols = [GroupProtocol("range", bytes(900 * 1024))]
+    request = JoinGroupRequest("g", 10_000, 300_000, "", None, "consumer", protocols)
+    incoming = cast(IncomingRequest, SimpleNamespace(message=request, client_id="c"))
+    with pytest.raises(InvalidRequest, match="allowed are 65536"):
+        handlers.join(incoming, cast(Peer, SimpleNamespace(ip="127.0.0.1")))

@@ -1,17 +1,24 @@
 """What a group whose coordinator assigns costs on the event loop does not grow with members times topics."""
 
+import random
+import threading
 import time
 from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from ottla.broker.groups import cluster_changes
 from ottla.broker.groups.consumer_membership import ConsumerGroup, TopicShape
+from ottla.broker.groups.coordinated import Coordinated
 from ottla.broker.groups.limits import ConsumerGroupTimes
 from ottla.broker.groups.membership import Client, Write
-from ottla.broker.groups.topic_patterns import match_all
+from ottla.broker.groups.topic_patterns import Matched, TopicPattern, match_slow
 from ottla.wire.consumer_groups import ConsumerGroupHeartbeatRequest
-from ottla.wire.errors import GroupMaxSizeReached
+from ottla.wire.errors import GroupMaxSizeReached, InvalidRegularExpression
 from tests.support.machine import scaled
+from tests.support.waiting import eventually
 
 TOPICS = 100
 MEMBERS = 50
@@ -89,7 +96,8 @@ def test_a_pattern_that_takes_long_is_left_to_a_thread(pattern: str) -> None:
     (member,) = group.members
     assert not member.target
     names = frozenset(list(known.shapes)[:100])  # as if all were matched: that takes long
-    (matched,) = match_all(group.patterns.slow, names)
+    matched = match_slow(pattern, names)
+    assert not matched.is_refused
     known.shapes = {name: known.shapes[name] for name in names}
     effects = group.patterns_matched([matched])
     assert group.patterns.slow == frozenset()
@@ -103,6 +111,77 @@ def test_a_pattern_that_takes_long_is_left_to_a_thread(pattern: str) -> None:
     (loaded,) = later.members
     assert loaded.target == member.target
     assert later.patterns.slow == {pattern}
+
+
+SLOW_PATTERN = "(?:" + "|".join(f".*{letter}.{{30}}" for letter in "abxyz" * 4) + ")*q"
+
+
+def long_names(count: int) -> list[str]:
+    letters = random.Random(1)
+    return ["".join(letters.choices("abxyz", k=100)) for _ in range(count)]
+
+
+def test_pattern_that_takes_too_many_steps_in_the_thread_is_refused() -> None:
+    known = CountingTopics()
+    known.shapes = {name: TopicShape(f"id-{name}", 1) for name in long_names(300)}
+    group = ConsumerGroup("g", lambda name: name, known, max_size=10, times=ConsumerGroupTimes())
+    joins = ConsumerGroupHeartbeatRequest("g", "m", 0, None, None, 1000, (), SLOW_PATTERN, owned=())
+    assert refusals(group, joins) == []
+    assert group.patterns.slow == {SLOW_PATTERN}
+    matched = match_slow(SLOW_PATTERN, group.patterns.names, 50_000)
+    assert matched.is_refused
+    group.patterns_matched([matched])
+    assert group.patterns.slow == frozenset(), "it is not matched again and again"
+    group.topics_changed()
+    assert group.patterns.slow == frozenset()
+    # Its member hears it, and so does who comes with it anew. With another pattern the member goes on.
+    (member,) = group.members
+    epoch = member.epoch
+    assert refusals(group, ConsumerGroupHeartbeatRequest("g", "m", epoch)) == [InvalidRegularExpression.code]
+    other = ConsumerGroupHeartbeatRequest("g", "n", 0, None, None, 1000, (), SLOW_PATTERN, owned=())
+    assert refusals(group, other) == [InvalidRegularExpression.code]
+    simple = ConsumerGroupHeartbeatRequest("g", "m", epoch, None, None, 1000, (), "a.*", owned=())
+    assert refusals(group, simple) == []
+
+
+def test_many_slow_patterns_cost_a_group_no_more_than_one() -> None:
+    known = CountingTopics()
+    known.shapes = {name: TopicShape(f"id-{name}", 1) for name in long_names(300)}
+    group = ConsumerGroup("g", lambda name: name, known, max_size=100, times=ConsumerGroupTimes())
+    slow = [SLOW_PATTERN + "z" * number for number in range(80)]
+    for number, pattern in enumerate(slow):
+        joins = ConsumerGroupHeartbeatRequest("g", f"m{number}", 0, None, None, 1000, (), pattern, owned=())
+        assert refusals(group, joins) == []
+    assert group.patterns.slow == set(slow)
+    began = time.thread_time()
+    group.patterns.look(frozenset(known.shapes), list(group.members), {})
+    assert time.thread_time() - began < scaled(0.1)
+
+
+async def test_patterns_of_groups_take_turns_in_a_thread_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    matched: list[str] = []
+    threads: set[str] = set()
+
+    def match(pattern: str, names: frozenset[str]) -> Matched:
+        matched.append(pattern)
+        threads.add(threading.current_thread().name)
+        return Matched(TopicPattern(pattern), names)
+
+    monkeypatch.setattr(cluster_changes, "match_slow", match)
+    changes: cluster_changes.ClusterChanges
+    groups = SimpleNamespace(apply=lambda coordinated, effects: changes.work_in_thread(coordinated))
+    changes = cluster_changes.ClusterChanges(cast(Any, groups))
+    both = []
+    for name in "ab":
+        group = ConsumerGroup(name, lambda name: name, CountingTopics(), max_size=10, times=ConsumerGroupTimes())
+        group.patterns.slow = frozenset(f"{name}{number}" for number in range(3))
+        both.append(Coordinated(group, cast(Any, None)))
+    for coordinated in both:
+        changes.work_in_thread(coordinated)
+    await eventually(lambda: len(matched) == 6)
+    assert matched == ["a0", "b0", "a1", "b1", "a2", "b2"]
+    assert all(name.startswith("match patterns") for name in threads)
+    changes.stop()
 
 
 def test_what_takes_long_to_be_shared_is_left_to_a_thread() -> None:

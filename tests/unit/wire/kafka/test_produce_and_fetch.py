@@ -87,6 +87,8 @@ def test_records_come_as_they_were_sent(version: int) -> None:
         ("first", 0, 20), ("first", 7, 300), ("second", 1, 5),
     ]  # fmt: skip
     assert [bytes(view) for view in request.attachments] == RECORDS
+    named_by_id = [to_text(IDS[part.topic]) if version >= produce.IDS_FROM else "" for part in message.parts]
+    assert [part.topic_id for part in message.parts] == named_by_id
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
