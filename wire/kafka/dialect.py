@@ -41,6 +41,9 @@ API_MAX: Final = 127
 _HEAD_MIN: Final = 10
 CLIENT_ID_MAX: Final = 1024
 
+_JOIN_GROUP: Final = int(Api.JOIN_GROUP)
+"""Never long: a member has 50 protocols at most (broker/api/groups.py)."""
+
 _SESSION_ERRORS: Final = (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError)
 
 _PRODUCE, _FETCH, _METADATA, _API_VERSIONS = int(Api.PRODUCE), int(Api.FETCH), int(Api.METADATA), int(Api.API_VERSIONS)
@@ -109,9 +112,16 @@ class KafkaDialect:
             raise RemoteProtocolError(f"api {api} version {version}: {error}") from None
 
     def _read(self, body: memoryview, api: int, version: int, correlation_id: int, is_long: bool) -> IncomingRequest:
-        reader = Reader(body, 8, False, limit_of(api).elements_max)
-        if not is_long:
-            reader.inline_max = INLINE_RECORDS_MAX if api in (_PRODUCE, _FETCH) else INLINE_ELEMENTS_MAX
+        elements_max = INLINE_ELEMENTS_MAX if api == _JOIN_GROUP else limit_of(api).elements_max
+        reader = Reader(body, 8, False, elements_max)
+        if is_long:
+            request = self._read_from(reader, api, version, correlation_id)
+            request.elements = reader.elements
+            return request
+        reader.inline_max = INLINE_RECORDS_MAX if api in (_PRODUCE, _FETCH) else INLINE_ELEMENTS_MAX
+        return self._read_from(reader, api, version, correlation_id)
+
+    def _read_from(self, reader: Reader, api: int, version: int, correlation_id: int) -> IncomingRequest:
         client_id = (reader.text() or "")[:CLIENT_ID_MAX]
         reader.flexible = self._is_flexible(api, version)
         reader.tags()
