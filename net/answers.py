@@ -17,7 +17,7 @@ CONVERTERS = 2
 
 _converters = ThreadPoolExecutor(CONVERTERS, "conversion")
 _encoders = ThreadPoolExecutor(1, "long answers")
-"""For long answers without records, which are soon done: they do not wait for conversions."""
+"""For long answers whose records are not converted, which are soon done: they do not wait for conversions."""
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class Answers:
     def _convert(self, request: IncomingRequest, reply: Reply) -> None:
         """Encode the next answer in a thread: one at a time of each peer, and only when all before it have left."""
         conversion = self._owed[0] = _Conversion()
-        pool = _converters if reply.attachments else _encoders
+        pool = _converters if converts(request, reply) else _encoders
         converted = conversion.future = asyncio.get_running_loop().run_in_executor(pool, encode, request, reply)
         converted.add_done_callback(lambda done: self._converted(conversion, request, done))
 
@@ -125,8 +125,11 @@ class _Conversion:
 
 def must_be_converted(request: IncomingRequest, reply: Reply) -> bool:
     """Whether encoding the answer would keep the event loop for too long."""
-    if request.is_long:
-        return reply is not NO_REPLY
+    return reply is not NO_REPLY if request.is_long else converts(request, reply)
+
+
+def converts(request: IncomingRequest, reply: Reply) -> bool:
+    """Whether its dialect converts the records of the answer, which may take seconds."""
     message = reply.message
     return bool(reply.attachments) and message is not None and request.dialect.converts(message, reply.attachments)
 

@@ -6,18 +6,18 @@ they are gone once the handler has returned. The peer's first bytes pick its dia
 """
 
 import asyncio
-import socket
 import time
+from functools import partial
 from typing import cast
 
 from ottla.net.answers import Answers, encode, memory_of, must_be_converted
 from ottla.net.busy_poll import busy_poll
 from ottla.net.host import Host
 from ottla.net.limits import longest_frame
-from ottla.net.long_requests import long_requests
+from ottla.net.long_requests import InHand, long_requests
 from ottla.net.principal import ANONYMOUS, Principal
 from ottla.net.reply import Later, LaterFromFuture, Reply
-from ottla.net.socket_options import end_when_silent, set_no_delay
+from ottla.net.socket_options import end_when_silent, has_hung_up, set_no_delay
 from ottla.wire.batch import Buffer
 from ottla.wire.dialect import Dialect, IncomingRequest, UnreadableRequest, dialect_of
 from ottla.wire.errors import RemoteProtocolError
@@ -27,9 +27,6 @@ from ottla.wire.request_limits import LongRequest
 
 PROVING = (Api.API_VERSIONS, Api.BROKER_HANDSHAKE)
 """What a peer may ask before it has proven to be a broker, where only brokers are served."""
-
-_GONE = (7, 8)
-"""TCP_CLOSE and TCP_CLOSE_WAIT: the peer has reset the connection, or says nothing more."""
 
 COUNT_BYTES = 16 * 1024
 """A connection tells its server what it holds for its peer whenever it is so much more than at the last time."""
@@ -53,9 +50,8 @@ class Connection(asyncio.BufferedProtocol):
         self._answers = Answers(self._promise_kept, lambda: self._stalled_at is None)
         self._out: list[Buffer] = []
         self._working = False
-        self._long_size = 0
-        """The memory of the long request that is being read or handled; 0 if there is none."""
-        self._is_reading = False
+        self.in_hand: InHand | None = None
+        """The long request that is being read or handled, or that waits for that."""
         self._greeted = False
         self._read_paused = False
         self._opened_at = self._heard_at = time.monotonic()
@@ -91,8 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         # keeps for the peer would be kept for ever.
         self._answers.abandon()
         self._host.forget(self)
-        if not self._is_reading:
-            self._end_long()
+        self._end_long()
         self._reader.close()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -144,6 +139,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._out:
             self._flush()
         self._hang_up_if_refused()
+        self._read_when_next()
         if not self._reader.partial:
             self._frame_began_at = None
         elif self._frame_began_at is None:
@@ -164,19 +160,27 @@ class Connection(asyncio.BufferedProtocol):
 
     def _read_long(self, dialect: Dialect, frame: memoryview) -> None:
         """Read a request in a thread. The peer has no other one handled until it is answered.
-
-        Brokers that have proven themselves are believed: their orders must not wait behind what clients send.
+        Brokers that have proven themselves are believed: neither their orders nor the answers wait behind what clients send.
         """
         if self.principal is not ANONYMOUS:
-            self._respond(dialect, dialect.read_long_request(frame))
+            request = dialect.read_long_request(frame)
+            if isinstance(request, IncomingRequest):
+                request.is_long = False
+            self._respond(dialect, request)
             return
-        body, self._long_size = self._reader.detach_frame(frame)
-        self._is_reading = True
-        self._long_requests.read(dialect, body, self._long_is_read)
+        body, size = self._reader.detach_frame(frame)
+        self._reader.release(size)  # from here on it is counted among long requests
+        self.in_hand = self._long_requests.arrived(
+            self.ip, size, partial(dialect.read_long_request, body), self._long_is_read
+        )
+
+    def _read_when_next(self) -> None:
+        """Read a long request once the answers before it have left: what it becomes must not wait behind them."""
+        if self.in_hand is not None and self._stalled_at is None and not len(self._answers) and not self._out:
+            self.in_hand.wait_to_be_read()
 
     def _long_is_read(self, request: IncomingRequest | UnreadableRequest | None, why_not: str) -> None:
         """A long request was read, or was none."""
-        self._is_reading = False
         if self._transport is None or self._transport.is_closing():
             self._end_long()
             return
@@ -200,11 +204,10 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
     def _end_long(self) -> None:
-        """The long request is answered: the next one may come."""
-        size, self._long_size = self._long_size, 0
-        if size:
-            self._reader.release(size)
-            self._long_requests.release()
+        """The long request is answered, and the next one may come; or the peer has gone."""
+        if self.in_hand is not None:
+            self.in_hand.leave()
+            self.in_hand = None
 
     def _respond(self, dialect: Dialect, request: IncomingRequest | UnreadableRequest) -> None:
         self._greeted = True
@@ -224,6 +227,8 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._answer(encode(request, reply))
         elif reply is not None:
+            if self.in_hand is not None:
+                self.in_hand.is_answered_by(reply)
             self._promise(request, reply if isinstance(reply, Later) else LaterFromFuture(reply))
 
     @property
@@ -242,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write(pieces)
 
     def _promise(self, request: IncomingRequest, later: Later) -> None:
-        if not self._long_size:
+        if self.in_hand is None:
             request.attachments.clear()  # borrowed: gone by the time of the answer
         self._answers.promise(request, later)
 
@@ -254,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write(pieces)
             pieces = answers.take()
         answers.try_next_again()
-        was_long = self._long_size > 0 and not self._is_reading and not len(answers)
+        was_long = self.in_hand is not None and self.in_hand.is_read and not len(answers)
         if was_long:
             self._end_long()
         if (self._out or was_long) and not self._working:
@@ -266,6 +271,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._work()
                 finally:
                     self._turn.end()
+        self._read_when_next()
 
     def takes(self, later: Later) -> bool:
         """Whether an answer would leave now. If not, there is no hurry to make it: ``later`` is tried again when it would.
@@ -305,15 +311,13 @@ class Connection(asyncio.BufferedProtocol):
         limits = self._limits
         return (
             self._stalled_at is not None
-            or self._long_size > 0
+            or self.in_hand is not None
             or len(self._answers) >= limits.requests_in_flight
             or self._answers.held > limits.write_buffer_high
         )
 
     def _saturated(self) -> bool:
-        if self._owes_much():
-            return True
-        return self._transport is None or self._transport.is_closing()
+        return self._owes_much() or self._transport is None or self._transport.is_closing()
 
     def _adjust_reading(self) -> None:
         if self._transport is None or self._transport.is_closing():
@@ -360,10 +364,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def has_gone(self) -> bool:
         """Whether the peer has hung up where we cannot see it: behind requests that we do not read at the moment."""
-        if not self._read_paused or self._transport is None:
-            return False
-        sock = self._transport.get_extra_info("socket")
-        return sock is not None and sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _GONE
+        sock = self._transport.get_extra_info("socket") if self._read_paused and self._transport is not None else None
+        return sock is not None and has_hung_up(sock)
 
     @property
     def is_proving(self) -> bool:
@@ -385,9 +387,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Hang up once what was answered has left; a peer that does not take it is cut in time."""
-        if (
-            self._out
-        ):  # a handler may hang up in the middle of a turn: answers to the requests before are not lost for that
+        if self._out:  # a handler may hang up in the middle of a turn: the answers to requests before it are not lost
             self._flush()
         if self._stalled_at is None:
             self._stalled_at = time.monotonic()

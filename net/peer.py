@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 from typing import Protocol
 
+from ottla.net.long_requests import InHand
 from ottla.net.principal import Principal
 from ottla.net.reply import Later
 
@@ -15,6 +16,11 @@ class Peer(Hashable, Protocol):
     ip: str
     principal: Principal
     """Whom it has proven to be."""
+
+    @property
+    def in_hand(self) -> InHand | None:
+        """Its long request, if the one that is handled is long."""
+        ...
 
     def takes(self, later: Later) -> bool:
         """Whether an answer would leave now; if not, ``later`` is tried again when it would."""

@@ -16,6 +16,9 @@ PROBES = 3
 """A connection without traffic is probed so often in that time: the side that only waits for an answer notices a cut, too."""
 
 
+_TCP_CLOSE, _TCP_CLOSE_WAIT = 7, 8
+
+
 def set_no_delay(transport: asyncio.BaseTransport) -> None:
     """Small frames leave at once: batching is ours to decide, not the kernel's."""
     sock = _tcp_socket(transport)
@@ -41,3 +44,8 @@ def end_when_silent(transport: asyncio.BaseTransport, silence_max_ms: int) -> No
 def _tcp_socket(transport: asyncio.BaseTransport) -> socket.socket | None:
     sock: socket.socket | None = transport.get_extra_info("socket")
     return sock if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6) else None
+
+
+def has_hung_up(sock: socket.socket) -> bool:
+    """Whether the peer has reset the connection, or says nothing more, as the kernel knows it."""
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in (_TCP_CLOSE, _TCP_CLOSE_WAIT)

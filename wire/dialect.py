@@ -18,7 +18,8 @@ class IncomingRequest:
     """A request as the broker received it. Its attachments are borrowed: they are gone once the handler returns."""
 
     __slots__ = (
-        "api", "attachments", "client_id", "context", "correlation_id", "dialect", "is_long", "message", "version",
+        "api", "attachments", "client_id", "context", "correlation_id", "dialect", "elements", "is_long", "message",
+        "version",
     )  # fmt: skip
 
     def __init__(
@@ -41,6 +42,8 @@ class IncomingRequest:
         self.attachments = attachments
         self.context: Any = context
         """What the dialect must know to answer it: nobody else looks at it."""
+        self.elements = 0
+        """How many elements and tagged fields a long request has; 0 if its dialect does not count them."""
         self.is_long = False
         """Whether it must be handled in slices, and its answer encoded in a thread. Its connection takes no other request until
         it is answered, and its attachments are its own until then. (A handler sets it if only the answer is long.)"""

@@ -78,7 +78,8 @@ LIMITS: Final[dict[int, RequestLimit]] = {
     Api.OFFSET_FETCH: PARTITIONS,
     Api.FIND_COORDINATOR: NAMES,
     # A member may tell 64 KB of itself. One that tells more is refused by the handler, which can say why.
-    Api.JOIN_GROUP: RequestLimit(MIB, 1_000),
+    # With so few elements (it has 50 protocols at most), it is never long.
+    Api.JOIN_GROUP: RequestLimit(MIB, 500),
     Api.LEAVE_GROUP: NAMES,
     Api.SYNC_GROUP: RequestLimit(4 * MIB, 20_000),  # the assignments of all members
     Api.DESCRIBE_GROUPS: NAMES,

@@ -10,6 +10,7 @@ from ottla.broker.cluster_view import ClusterView
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.replication.partition import Partition
 from ottla.broker.replication.partitions import Partitions
+from ottla.net.long_requests import InHand
 from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
 from ottla.wire.admin import DeletedRecords, DeleteRecordsRequest, DeleteRecordsResponse, RecordsToDelete
@@ -43,13 +44,17 @@ class DeleteRecordsHandler:
         for_replicas = request.timeout_ms > 0
         timeout_s = min(request.timeout_ms / 1000, TIMEOUT_MAX_S) if for_replicas else OWN_DISK_TIMEOUT_S
         if incoming.is_long:
-            return later(self._delete_many(request.partitions, timeout_s, for_replicas=for_replicas))
+            return later(
+                self._delete_many(request.partitions, timeout_s, connection.in_hand, for_replicas=for_replicas)
+            )
         awaited: list[Awaited] = []
         results = [self._delete(part, awaited) for part in request.partitions]
         return self._wait(Reply(DeleteRecordsResponse(results)), awaited, timeout_s, for_replicas=for_replicas)
 
-    async def _delete_many(self, parts: list[RecordsToDelete], timeout_s: float, *, for_replicas: bool) -> Reply:
-        """So many that they are worked on in slices, and looked at now and then."""
+    async def _delete_many(
+        self, parts: list[RecordsToDelete], timeout_s: float, in_hand: InHand | None, *, for_replicas: bool
+    ) -> Reply:
+        """So many that they are worked on in slices, and looked at now and then, as long as the client is there."""
         slices = Slices()
         awaited: list[Awaited] = []
         results: list[DeletedRecords] = []
@@ -63,6 +68,10 @@ class DeleteRecordsHandler:
                 awaited.pop()
                 await slices.rest()
             elif time.monotonic() < ends_at and (for_replicas or not _is_durable_here(awaited[-1])):
+                if in_hand is not None:
+                    in_hand.give_slot_back()
+                    if not in_hand.may_wait:
+                        ends_at = 0.0
                 await asyncio.sleep(LOOK_AGAIN_S)
             else:
                 _give_up(awaited.pop())

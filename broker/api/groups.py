@@ -3,6 +3,8 @@
 import time
 from functools import partial
 
+from msgspec import structs
+
 from ottla.broker.api.group_work import GroupWork
 from ottla.broker.groups.consumer_membership import ConsumerGroup
 from ottla.broker.groups.coordinated import Coordinated
@@ -101,6 +103,8 @@ class GroupHandlers:
         if any(len(one.assignment) > limit for one in request.assignments):
             raise InvalidRequest(f"an assignment of more than {limit} bytes")
         wait = Later()
+        if incoming.is_long:  # the group has the assignments; the request is kept until it is answered
+            incoming.message = structs.replace(request, assignments=[])
 
         def sync(one: Coordinated) -> None:
             if wait.abandoned:

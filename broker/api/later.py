@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
+from ottla.net.long_requests import note_shielded
 from ottla.net.reply import Reply
 from ottla.wire.errors import OttlaError
 
@@ -18,6 +19,7 @@ def later(work: Coroutine[Any, Any, Reply]) -> asyncio.Future[Reply]:
     """The answer that ``work`` will give. It goes on in its middle even when the client that asked for it has hung up."""
     task = while_asked(work)
     answer = asyncio.shield(task)
+    note_shielded(answer, task)
     task.add_done_callback(partial(_ended, answer))
     return answer
 

@@ -18,6 +18,7 @@ from ottla.broker.api.slices import Slices
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.metrics import Tally
 from ottla.broker.replication.partitions import Partitions
+from ottla.net.long_requests import InHand
 from ottla.net.peer import Peer
 from ottla.net.reply import Later, Reply
 from ottla.wire.errors import FetchSessionIdNotFound
@@ -34,7 +35,7 @@ from ottla.wire.requests import (
 )
 
 LONG_WAIT_MAX_S: Final = 2.0
-"""Few long requests are in hand at once (net/long_requests.py), so none waits for long: its client asks again."""
+"""What a long request holds in memory stays as long as it waits, so none waits for long: its client asks again."""
 
 LOOK_AGAIN_S: Final = 0.05
 """How soon a fetch looks again that found too little, at most;"""
@@ -63,6 +64,10 @@ class LongFetches:
         self._bytes_out = bytes_out
 
     async def answer(self, request: FetchRequest, peer: Peer) -> Reply:
+        in_hand = peer.in_hand
+        if in_hand is not None:
+            in_hand.give_slot_back()
+            await in_hand.take_slot_again()  # other requests go first
         if isinstance(request, NumberedFetchRequest):
             return await self._of_number(request, peer)
         if request.since_last:
@@ -70,7 +75,7 @@ class LongFetches:
         session = self._sessions.begin(peer, request.parts) if request.keep else None
         if session is not None:
             return await self._go_on(session, request)
-        fetch = await self._read(request)
+        fetch = await self._read(request, in_hand)
         return Reply(FetchResponse(fetch.results), fetch.attachments)
 
     async def _of_number(self, request: NumberedFetchRequest, peer: Peer) -> Reply:
@@ -80,23 +85,27 @@ class LongFetches:
             return answer if session.size else self._numbered.end_empty(session)
         if request.session_id != NO_SESSION:
             self._numbered.end(peer, request.session_id)
-        fetch = await self._read(request)
+        fetch = await self._read(request, peer.in_hand)
         for part, result in zip(request.parts, fetch.results, strict=True):
             result.topic_id = part.topic_id
         number = await self._keep(request, fetch.results, peer) if request.session_epoch == FIRST_EPOCH else NO_SESSION
         return Reply(NumberedFetchResponse(fetch.results, number != NO_SESSION, number), fetch.attachments)
 
-    async def _read(self, request: FetchRequest) -> FetchedParts:
-        """What there is, as soon as it is enough or time is over."""
+    async def _read(self, request: FetchRequest, in_hand: InHand | None) -> FetchedParts:
+        """What there is, as soon as it is enough or time is over. Between two looks it has no slot."""
         fetch = FetchedParts(self._partitions, self._view, request)
         ends_at = time.monotonic() + min(max(request.max_wait_ms, 0) / 1000, LONG_WAIT_MAX_S)
         while True:
             began = time.monotonic()
             await self._read_once(fetch)
             now = time.monotonic()
-            if fetch.satisfied or now >= ends_at:
+            if fetch.satisfied or now >= ends_at or (in_hand is not None and not in_hand.may_wait):
                 break
+            if in_hand is not None:
+                in_hand.give_slot_back()
             await asyncio.sleep(min(ends_at - now, max(LOOK_AGAIN_S, LOOKING_SHARE * (now - began))))
+            if in_hand is not None:
+                await in_hand.take_slot_again()
         if not fetch.size and self._sessions.is_isolated():
             fetch.refuse_isolated()
         self._bytes_out.count += fetch.size

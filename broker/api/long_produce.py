@@ -7,8 +7,8 @@ are refused with the same: else a later batch could be stored before an earlier 
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from ottla.broker.api.acknowledgements import (
     TIMEOUT_MAX_S,
@@ -19,6 +19,7 @@ from ottla.broker.api.acknowledgements import (
     not_acknowledged,
 )
 from ottla.broker.api.slices import Slices
+from ottla.net.long_requests import InHand
 from ottla.net.peer import Peer
 from ottla.net.reply import NO_REPLY, Reply
 from ottla.wire.errors import NotLeaderOrFollower, error_for
@@ -40,10 +41,18 @@ class LongProduces:
         self._append_one = append
         self._write_receipts = write_receipts
 
-    async def answer(self, request: ProduceRequest, attachments: list[memoryview], peer: Peer) -> Reply:
+    def answer(self, request: ProduceRequest, attachments: list[memoryview], peer: Peer) -> Coroutine[Any, Any, Reply]:
+        return self._answer(request, attachments, peer, peer.in_hand)
+
+    async def _answer(
+        self, request: ProduceRequest, attachments: list[memoryview], peer: Peer, in_hand: InHand | None
+    ) -> Reply:
         awaited: list[Awaited] = []
         epochs: list[int] = []
         results = await self._append(request, attachments, awaited, epochs)
+        attachments.clear()
+        if in_hand is not None:
+            in_hand.body_is_done()
         if request.acks == ACKS_NONE:
             close_on_error(results, peer)
             return NO_REPLY
@@ -69,6 +78,10 @@ class LongProduces:
                 awaited.pop()
                 await slices.rest()
             elif time.monotonic() < ends_at:
+                if in_hand is not None:
+                    in_hand.give_slot_back()
+                    if not in_hand.may_wait:
+                        ends_at = 0.0
                 await asyncio.sleep(LOOK_AGAIN_S)
             else:
                 awaited.pop()

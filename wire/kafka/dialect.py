@@ -110,8 +110,14 @@ class KafkaDialect:
 
     def _read(self, body: memoryview, api: int, version: int, correlation_id: int, is_long: bool) -> IncomingRequest:
         reader = Reader(body, 8, False, limit_of(api).elements_max)
-        if not is_long:
-            reader.inline_max = INLINE_MAX.get(api, INLINE_ELEMENTS_MAX)
+        if is_long:
+            request = self._read_from(reader, api, version, correlation_id)
+            request.elements = reader.elements
+            return request
+        reader.inline_max = INLINE_MAX.get(api, INLINE_ELEMENTS_MAX)
+        return self._read_from(reader, api, version, correlation_id)
+
+    def _read_from(self, reader: Reader, api: int, version: int, correlation_id: int) -> IncomingRequest:
         client_id = (reader.text() or "")[:CLIENT_ID_MAX]
         reader.flexible = self._is_flexible(api, version)
         reader.tags()

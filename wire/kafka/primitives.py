@@ -35,6 +35,11 @@ class Reader:
         """Whether lengths are varints, and structures end with tagged fields."""
 
     @property
+    def elements(self) -> int:
+        """How many elements and tagged fields there were so far."""
+        return self._elements
+
+    @property
     def left(self) -> int:
         return len(self._view) - self.position
 

@@ -58,6 +58,7 @@ class Peer:
 
     def __init__(self, principal: Principal = ANONYMOUS) -> None:
         self.principal = principal
+        self.in_hand = None
         self.listener = "CLIENTS"
         self.ip = "127.0.0.1"
         self.closed = False

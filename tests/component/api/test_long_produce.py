@@ -36,7 +36,7 @@ async def test_what_was_appended_in_another_leader_epoch_is_not_acknowledged(
     batch = batch_of(b"1")
     request = ProduceRequest(ACKS_ALL, 5_000, [ProducePart("t", 0, len(batch))])
     handler = LongProduces(append, lambda results: None)
-    answering = asyncio.create_task(handler.answer(request, [memoryview(batch)], SimpleNamespace()))  # type: ignore[arg-type]
+    answering = asyncio.create_task(handler.answer(request, [memoryview(batch)], SimpleNamespace(in_hand=None)))  # type: ignore[arg-type]
     await eventually(lambda: partition.log.log_end_offset == 1)
     await served.decide(leader=THERE, epoch=1, replicas=REPLICAS)
     await served.decide(leader=led_again_by, epoch=2, replicas=REPLICAS)

@@ -63,7 +63,7 @@ async def test_a_sync_whose_client_hung_up_while_the_group_was_read_does_not_cou
     handlers = GroupHandlers(cast(Groups, groups), cast(Purgatory, None), NewGroups())
     gone = next(member for member in completing.members if member.member_id != completing.leader)
     request = SyncGroupRequest("g", completing.generation, gone.member_id, None, "consumer", "range", [])
-    incoming = cast(IncomingRequest, SimpleNamespace(message=request, client_id="c"))
+    incoming = cast(IncomingRequest, SimpleNamespace(message=request, client_id="c", is_long=False))
     wait = handlers.sync(incoming, cast(Peer, "connection"))
     wait.abandon()
     groups.is_read.set()
