@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 from urllib.parse import unquote
@@ -41,6 +42,8 @@ from tests.support.znodes import children_of, read_znode
 
 PARTITIONS = 12
 SESSION_MS = 3000
+ROUNDS = 5
+"""A partition that has two owners before and after each member has polled so often has them for more than a moment."""
 BROKER = {"group.consumer.session.timeout.ms": str(SESSION_MS), "group.consumer.heartbeat.interval.ms": "200"}
 
 
@@ -118,13 +121,23 @@ class Member:
 
 
 def _poll_until(members: list[Member], condition: Callable[[], bool], timeout_s: float = WAIT_S) -> None:
+    """Poll one after the other; fail if a partition has two owners for several rounds.
+
+    For a moment it may have: a client that reports what it owns before it takes what it was given, and is then to let go of
+    that, takes it all the same (decision 33, Price; Kafka has that, too).
+    """
     deadline = time.monotonic() + timeout_s
+    shared: list[set[tuple[str, str, int]]] = []
     while not condition():
         assert time.monotonic() < deadline, [(sorted(member.partitions), member.errors) for member in members]
         for member in members:
             member.poll()
-            held = [(each.group, *one) for each in members for one in each.partitions]  # changes only while one polls
-            assert len(held) == len(set(held)), "a partition has two owners"
+            held = Counter(
+                (each.group, *one) for each in members for one in each.partitions
+            )  # changes only while one polls
+            shared = [*shared[-ROUNDS * len(members) :], {one for one, owners in held.items() if owners > 1}]
+            lasting = set.intersection(*shared) if len(shared) > ROUNDS * len(members) else set()
+            assert not lasting, f"partitions have two owners: {sorted(lasting)}"
 
 
 def _shared(members: list[Member], count: int = PARTITIONS) -> bool:

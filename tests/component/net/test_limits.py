@@ -139,7 +139,8 @@ async def test_half_frames_are_forgotten_however_the_peer_ends(
         peer.send(whole[:cut])
         await asyncio.sleep(0)
         peers.append(peer)
-    await eventually(lambda: len(running.server.connections) == len(peers))
+    if how != "nothing":  # else the first ones may be closed before the last one has come
+        await eventually(lambda: len(running.server.connections) == len(peers))
     for peer in peers:
         if how == "fin":
             peer.finish()
