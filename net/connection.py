@@ -159,9 +159,8 @@ class Connection(asyncio.BufferedProtocol):
         self._respond(dialect, request)
 
     def _read_long(self, dialect: Dialect, frame: memoryview) -> None:
-        """Read a request in a thread. The peer has no other one handled until it is answered.
-        Brokers that have proven themselves are believed: neither their orders nor the answers wait behind what clients send.
-        """
+        """Read a request in a thread, and handle no other one until it is answered. Requests of authenticated brokers are
+        read at once: neither they nor their answers wait behind those of clients."""
         if self.principal is not ANONYMOUS:
             request = dialect.read_long_request(frame)
             if isinstance(request, IncomingRequest):

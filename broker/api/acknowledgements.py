@@ -1,4 +1,4 @@
-"""What becomes of batches that are appended and not yet acknowledged, and what a producer is told of it."""
+"""Acknowledgements of appended batches: whether one is committed, or no longer can be, and the result for its producer."""
 
 from ottla.broker.replication.partition import Partition
 from ottla.net.peer import Peer
@@ -43,6 +43,6 @@ def write_receipt(result: ProducePartResult, partition: Partition) -> None:
 
 
 def fail(result: ProducePartResult, error: OttlaError) -> None:
-    """What is written may come to be stored all the same. So no topic_id: that would say that nothing was written."""
+    """Set an error. The batch may still be committed: no topic_id, which would mean that nothing was appended."""
     result.error_code, result.error_message = error.code, str(error)
     result.base_offset = -1

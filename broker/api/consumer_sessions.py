@@ -348,7 +348,7 @@ class ConsumerSessions:
         return True
 
     def get(self, peer: Peer, parts: Sequence[FetchPart]) -> ConsumerSession:
-        """What is kept for it, if these can be, too; else it must begin anew."""
+        """The session of this connection, if it has room for these partitions too; else the client must begin a new one."""
         session = self._sessions.get(peer)
         if session is None:
             raise FetchSessionIdNotFound("nothing is kept of what was named over this connection")

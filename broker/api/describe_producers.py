@@ -24,7 +24,7 @@ from ottla.wire.requests import (
 
 PRODUCERS_MAX = 2_000
 """Of one answer, over all its partitions: a broker may remember hundreds of thousands, and an answer is made in one go on the
-event loop. Those that wrote last are told, and how many are left out."""
+event loop. The answer has the producers that wrote last, and the number of those that it leaves out."""
 
 
 class DescribeProducersHandler:

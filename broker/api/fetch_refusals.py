@@ -1,4 +1,4 @@
-"""What a fetch is told of a partition that cannot be read: why, and who leads it."""
+"""The result of a partition that a fetch cannot read: the error, and the current leader."""
 
 from ottla.broker.api.parts import client_error
 from ottla.broker.cluster_view import ClusterView

@@ -1,4 +1,4 @@
-"""What a fetch that is not kept in a session finds, part by part: the results, and the records as views of the log."""
+"""Reads the partitions of a fetch without a session: the results, and the records as views of the log."""
 
 from ottla.broker.api.fetch_refusals import isolated_leader, refusal
 from ottla.broker.api.numbered_sessions import unknown_id
